@@ -1,0 +1,191 @@
+"""A span that is on: started, made current, ended; faults of the backend never reach the body."""
+
+from __future__ import annotations
+
+from itertools import count
+
+from nemo_lens.api import backend as _cell
+from nemo_lens.api._diagnostics import debug_once
+from nemo_lens.api._outcome import settle
+from nemo_lens.api.attributes import clean_attributes, clean_text, cleaned_keywords
+from nemo_lens.api.backend import HELPERS_SCOPE
+from nemo_lens.api.fallbacks import NULL_SPAN
+from nemo_lens.api.scopes import current_scope
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Any
+
+    from nemo_lens.api.backend import Backend
+
+_next_sequence = count(1).__next__
+
+
+# The keyword options of the typed signatures; any other keyword is a span attribute.
+_OPTIONS = frozenset(("attributes", "span_kind", "links", "context"))
+
+
+def open_span(group: str | None, name: str, tracer: Any, attrs: dict[str, Any], record: bool = True) -> LiveSpan:
+    """Return the context manager of a span that is on; the keyword options are taken out of ``attrs``."""
+    if tracer is None and record and _OPTIONS.isdisjoint(attrs):
+        return LiveSpan(name, attrs)
+    explicit = attrs.pop("attributes", None)
+    options = {
+        "scope": HELPERS_SCOPE,
+        "tracer": tracer,
+        "kind": attrs.pop("span_kind", None),
+        "links": attrs.pop("links", None),
+        "context": attrs.pop("context", None),
+    }
+    return LiveSpan(name, {**clean_attributes(explicit), **attrs} if explicit is not None else attrs, options, record)
+
+
+class LiveSpan:
+    """Context manager of one span, for ``with`` and ``async with``.
+
+    Args:
+        name: span name.
+        attrs: attributes, not yet cleaned; a dict nobody changes later.
+        options: keyword options of ``Backend.start_span``; None for the defaults.
+        record: whether an exception is recorded as an event.
+    """
+
+    __slots__ = ("_attrs", "_backend", "_name", "_options", "_outer", "_record", "_sequence", "_span", "_token")
+
+    def __init__(
+        self, name: str, attrs: dict[str, Any] | None, options: dict[str, Any] | None = None, record: bool = True
+    ) -> None:
+        self._name = name
+        self._attrs = attrs
+        self._options = options
+        self._record = record
+        self._span: Any = None
+        # What this object had open when it was entered again, as a nullcontext may be.
+        self._outer: tuple[Any, ...] | None = None
+
+    def start(self) -> Any:
+        """Start the span without making it current; return it, or the null span when the backend fails."""
+        self._backend: Backend = _cell.current
+        backend = self._backend
+        self._sequence = _next_sequence()
+        self._span = NULL_SPAN
+        if backend is _cell.NOOP_BACKEND:
+            return NULL_SPAN
+        try:
+            attrs = self._attrs
+            if attrs:
+                attrs = cleaned_keywords(attrs)
+            scoped = current_scope.get()
+            if scoped:
+                attrs = {**scoped, **attrs} if attrs else dict(scoped)
+            name = self._name
+            if type(name) is not str or len(name) > 256 or not name.isascii():
+                name = clean_text(name)
+            options = self._options
+            self._span = backend.start_span(name, attrs, **options) if options else backend.start_span(name, attrs)
+        except Exception as fault:  # noqa: BLE001 - a fault of telemetry must not reach the body
+            _fault("start", fault)
+        return self._span
+
+    def activate(self) -> Any:
+        """Make the span current; return the token, None when there is none."""
+        if self._span is NULL_SPAN:
+            return None
+        try:
+            return self._backend.activate(self._span)
+        except Exception as fault:  # noqa: BLE001 - as above
+            _fault("activate", fault)
+            return None
+
+    def deactivate(self, token: Any) -> None:
+        """Restore what was current before."""
+        if token is not None:
+            try:
+                self._backend.deactivate(token)
+            except Exception as fault:  # noqa: BLE001 - as above
+                _fault("deactivate", fault)
+
+    def resume(self, held: Any) -> Any:
+        """Make current what ``suspend`` returned, the span at first; return the token."""
+        if held is None or self._span is NULL_SPAN:
+            return self.activate()
+        try:
+            return self._backend.resume(held)
+        except Exception as fault:  # noqa: BLE001 - as above
+            _fault("resume", fault)
+            return None
+
+    def suspend(self, token: Any) -> Any:
+        """Restore what was current before; return what was current until now, with what the body has open."""
+        if token is None:
+            return None
+        try:
+            return self._backend.suspend(token)
+        except Exception as fault:  # noqa: BLE001 - as above
+            _fault("suspend", fault)
+            return None
+
+    def finish(self, error: BaseException | None) -> None:
+        """End the span, with what ``error`` leaves on it."""
+        span = self._span
+        if span is NULL_SPAN:
+            return
+        try:
+            if error is not None:
+                settle(self._backend, span, self._sequence, error, self._record)
+        except Exception as fault:  # noqa: BLE001 - as above
+            _fault("record the outcome of", fault)
+        finally:
+            # Also when a signal handler raises in the middle of formatting a long traceback.
+            try:
+                span.end()
+            except Exception as fault:  # noqa: BLE001 - as above
+                _fault("end", fault)
+
+    # What follows says activate, deactivate and finish again, in place: each call would add 60 ns to every span.
+
+    def __enter__(self) -> Any:
+        if self._span is not None:
+            self._outer = (self._span, self._token, self._sequence, self._backend, self._outer)
+        span = self.start()
+        self._token: Any = None
+        if span is not NULL_SPAN:
+            try:
+                self._token = self._backend.activate(span)
+            except Exception as fault:  # noqa: BLE001 - as above
+                _fault("activate", fault)
+        return span
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        token = self._token
+        if token is not None:
+            try:
+                self._backend.deactivate(token)
+            except Exception as fault:  # noqa: BLE001 - as above
+                _fault("deactivate", fault)
+        if error is None:
+            try:
+                self._span.end()
+            except Exception as fault:  # noqa: BLE001 - as above
+                _fault("end", fault)
+        else:
+            self.finish(error)
+        if self._outer is None:
+            self._span = None
+        else:
+            self._span, self._token, self._sequence, self._backend, self._outer = self._outer
+
+    async def __aenter__(self) -> Any:
+        return self.__enter__()
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        self.__exit__(exc_type, error, tb)
+
+
+def _fault(doing: str, fault: Exception) -> None:
+    debug_once(("span", doing, type(fault)), "could not %s a span: %r", doing, fault, exc_info=True)

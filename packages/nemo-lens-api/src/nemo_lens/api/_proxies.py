@@ -1,0 +1,152 @@
+"""Tracers and meters asked for before telemetry is set up: they reach the backend once there is one."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+from nemo_lens.api import backend as _cell
+from nemo_lens.api._diagnostics import debug_once
+from nemo_lens.api.fallbacks import NULL_INSTRUMENT
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from nemo_lens.api.backend import Backend
+
+
+def get_tracer(name: str, version: str | None = None) -> Any:
+    """Return a tracer of instrumentation scope ``name``.
+
+    Args:
+        name: usually ``__name__`` of the calling module.
+        version: version of the library that ``name`` belongs to.
+
+    Returns:
+        The backend's own tracer; before ``setup_telemetry``, one that passes on to it from then on.
+    """
+    if _cell.current is _cell.NOOP_BACKEND:
+        return ProxyTracer(name, version)
+    return _cell.current.get_tracer(name, version)
+
+
+def get_meter(name: str, version: str | None = None) -> Any:
+    """Return a meter of instrumentation scope ``name``.
+
+    Args:
+        name: usually ``__name__`` of the calling module.
+        version: version of the library that ``name`` belongs to.
+
+    Returns:
+        The backend's own meter; before ``setup_telemetry``, one whose instruments pass on to it from then on.
+    """
+    if _cell.current is _cell.NOOP_BACKEND:
+        return ProxyMeter(name, version)
+    return _cell.current.get_meter(name, version)
+
+
+class ProxyTracer:
+    """Passes each call to the present backend's tracer of the same scope."""
+
+    __slots__ = ("_name", "_version")
+
+    def __init__(self, name: str, version: str | None) -> None:
+        self._name = name
+        self._version = version
+
+    def start_span(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        """Start a span, as the backend's tracer does."""
+        return _cell.current.get_tracer(self._name, self._version).start_span(name, *args, **kwargs)
+
+    @contextmanager
+    def start_as_current_span(self, name: str, *args: Any, **kwargs: Any) -> Iterator[Any]:
+        """Start a span and make it current, as the backend's tracer does."""
+        tracer = _cell.current.get_tracer(self._name, self._version)
+        with tracer.start_as_current_span(name, *args, **kwargs) as span:
+            yield span
+
+
+class ProxyMeter:
+    """Creates instruments that are made on the present backend's meter when they are first used."""
+
+    def __init__(self, name: str, version: str | None) -> None:
+        self._scope = (name, version)
+
+    def create_counter(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        """Return an instrument with ``add``."""
+        return ProxyInstrument(self._scope, "create_counter", (name, *args), kwargs)
+
+    def create_up_down_counter(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        """Return an instrument with ``add``."""
+        return ProxyInstrument(self._scope, "create_up_down_counter", (name, *args), kwargs)
+
+    def create_histogram(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        """Return an instrument with ``record``."""
+        return ProxyInstrument(self._scope, "create_histogram", (name, *args), kwargs)
+
+    def create_gauge(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        """Return an instrument with ``set``."""
+        return ProxyInstrument(self._scope, "create_gauge", (name, *args), kwargs)
+
+    def create_observable_counter(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        """Register the callbacks as soon as there is a backend."""
+        return self._observable("create_observable_counter", (name, *args), kwargs)
+
+    def create_observable_up_down_counter(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        """Register the callbacks as soon as there is a backend."""
+        return self._observable("create_observable_up_down_counter", (name, *args), kwargs)
+
+    def create_observable_gauge(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        """Register the callbacks as soon as there is a backend."""
+        return self._observable("create_observable_gauge", (name, *args), kwargs)
+
+    def _observable(self, create: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        proxy = ProxyInstrument(self._scope, create, args, kwargs)
+        _cell.on_install(proxy.resolve)
+        return proxy
+
+
+class ProxyInstrument:
+    """One instrument, made on a backend's meter when that backend is first seen."""
+
+    __slots__ = ("_args", "_backend", "_create", "_kwargs", "_real", "_scope")
+
+    def __init__(
+        self, scope: tuple[str, str | None], create: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        self._scope = scope
+        self._create = create
+        self._args = args
+        self._kwargs = kwargs
+        self._backend: Backend = _cell.NOOP_BACKEND
+        self._real: Any = NULL_INSTRUMENT
+
+    def resolve(self, backend: Backend) -> Any:
+        """Return the instrument on ``backend``, making it the first time."""
+        if backend is not self._backend and backend is not _cell.NOOP_BACKEND:
+            try:
+                meter = backend.get_meter(*self._scope)
+                self._real = getattr(meter, self._create)(*self._args, **self._kwargs)
+            except Exception as fault:  # noqa: BLE001 - recording a number must not raise
+                debug_once(
+                    ("instrument", self._args[0]),
+                    "could not create instrument %r: %r",
+                    self._args[0],
+                    fault,
+                    exc_info=True,
+                )
+            self._backend = backend
+        return self._real
+
+    def add(self, *args: Any, **kwargs: Any) -> None:
+        """Add to a counter."""
+        self.resolve(_cell.current).add(*args, **kwargs)
+
+    def record(self, *args: Any, **kwargs: Any) -> None:
+        """Record into a histogram."""
+        self.resolve(_cell.current).record(*args, **kwargs)
+
+    def set(self, *args: Any, **kwargs: Any) -> None:
+        """Set a gauge."""
+        self.resolve(_cell.current).set(*args, **kwargs)

@@ -1,0 +1,193 @@
+"""Switching telemetry on and off, and the integrations that are switched on with it."""
+
+from __future__ import annotations
+
+import os
+
+from nemo_lens.api import _discovery, state
+from nemo_lens.api import backend as _cell
+from nemo_lens.api._diagnostics import debug_once, logger, nearest, warn
+from nemo_lens.api.config import NemoLensConfig
+from nemo_lens.api.fallbacks import NULL_HANDLE
+from nemo_lens.api.groups import SpanRegistry, register_provisional
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from nemo_lens.api.backend import TelemetryHandle
+
+# Which extra of nemo-lens-contrib brings which integration, for the message that one is missing.
+_EXTRAS = ("aiohttp", "fastapi", "nccl", "ray")
+
+_handle: TelemetryHandle = NULL_HANDLE
+_owner_pid = 0
+
+
+def setup_telemetry(
+    config: NemoLensConfig | None = None,
+    *,
+    resource_attributes: Mapping[str, Any] | None = None,
+    span_exporter: Any = None,
+    metric_reader: Any = None,
+    log_exporter: Any = None,
+    _allow_reinit: bool = False,
+) -> TelemetryHandle:
+    """Set telemetry up for this process.
+
+    Disabled, nothing is imported, nothing global is touched and every span group is off. Enabled without a backend
+    installed, one WARNING says what to install and the job runs on with a handle that does nothing.
+
+    Args:
+        config: settings; default ``NemoLensConfig.from_env()``.
+        resource_attributes: attributes of this process, above those of the environment and of detection; a rank goes
+            here as ``nv.dl.rank``.
+        span_exporter: OpenTelemetry span exporter to use instead of the configured one.
+        metric_reader: OpenTelemetry metric reader to use instead of the configured exporter.
+        log_exporter: OpenTelemetry log exporter to use instead of the configured one.
+
+    Returns:
+        The handle. ``is_exporting`` says whether data leaves the process.
+
+    Raises:
+        ValueError: for a setting that cannot work; nothing has been installed then.
+        RuntimeError: when telemetry is set up in this process already and has not been shut down.
+    """
+    global _handle, _owner_pid
+    if config is None:
+        config = NemoLensConfig.from_env()
+    config.validate()
+    if not config.enabled or os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        if _is_live():
+            logger().info("telemetry is on in this process; a disabled set-up leaves it as it is")
+        else:
+            state.set_enabled_span_groups(())
+        return NULL_HANDLE
+    if _is_live():
+        if not _allow_reinit:
+            raise RuntimeError(
+                "telemetry is set up in this process already: use get_telemetry() for its handle, "
+                "or call shutdown() on that before setting up again"
+            )
+        _handle.shutdown()
+    backend = _discovery.find_backend()
+    if backend is None:
+        warn("telemetry is enabled but no backend is installed, so nothing is exported: pip install nemo-lens-sdk")
+        state.set_enabled_span_groups(())
+        return NULL_HANDLE
+    handle = backend.build(
+        config,
+        resource_attributes=resource_attributes,
+        span_exporter=span_exporter,
+        metric_reader=metric_reader,
+        log_exporter=log_exporter,
+    )
+    _handle, _owner_pid = handle, os.getpid()
+    _cell.install_backend(backend)
+    if SpanRegistry.resolve(config.span_groups)[1]:
+        load_span_group_entry_points()
+    state.set_span_group_spec(config.span_groups)
+    _instrument_from_environment()
+    return handle
+
+
+def get_telemetry() -> TelemetryHandle:
+    """Return the handle of this process, so that a second library can share it.
+
+    Returns:
+        The handle; one that does nothing when telemetry is not set up here.
+    """
+    if _handle is NULL_HANDLE or _handle.is_shutdown:
+        debug_once("no telemetry", "telemetry is not set up in process %d: spans and metrics go nowhere", os.getpid())
+        return NULL_HANDLE
+    return _handle
+
+
+def instrument(name: str, *args: Any, **options: Any) -> Any:
+    """Switch an integration on.
+
+    Args:
+        name: its name in the entry-point group ``nemo_lens.instrumentation``, such as ``fastapi``.
+        *args: what it instruments, an application for example.
+        **options: its options.
+
+    Returns:
+        What the integration returns.
+
+    Raises:
+        ValueError: when no installed distribution provides ``name``.
+        ImportError: when the integration, or the package it instruments, cannot be imported.
+    """
+    return _integration(name)(*args, **options)
+
+
+def uninstrument(name: str, *args: Any) -> Any:
+    """Undo :func:`instrument`.
+
+    Args:
+        name: the name that was given to ``instrument``.
+        *args: what was instrumented, where the integration needs it.
+
+    Returns:
+        What the integration returns.
+
+    Raises:
+        ValueError: when no installed distribution provides ``name``, or the integration cannot be undone.
+    """
+    undo = getattr(_integration(name), "uninstrument", None)
+    if undo is None:
+        raise ValueError(f"integration {name!r} cannot be undone: it has no 'uninstrument'")
+    return undo(*args)
+
+
+def load_span_group_entry_points() -> list[tuple[str, str, str | None]]:
+    """Register, provisionally, the span groups that installed libraries declare as entry points.
+
+    Returns:
+        For each entry point its namespace, its distribution, and what was wrong with it or None.
+    """
+    report: list[tuple[str, str, str | None]] = []
+    for name, point in sorted(_discovery.points(_discovery.SPAN_GROUPS).items()):
+        problem: str | None = None
+        try:
+            declared = point.load()
+            if callable(declared):
+                declared = declared()
+            register_provisional(name, declared["groups"], declared.get("presets"))
+        except (Exception, SystemExit) as fault:  # noqa: BLE001 - a broken plug-in must not break the application
+            problem = f"{type(fault).__name__}: {fault}"
+            warn("span groups of %r (%s) are skipped: %s", name, _discovery.distribution_of(point), problem)
+        report.append((name, _discovery.distribution_of(point), problem))
+    return report
+
+
+def _is_live() -> bool:
+    # A forked child inherits its parent's handle but may set up for itself.
+    return _handle is not NULL_HANDLE and not _handle.is_shutdown and _owner_pid == os.getpid()
+
+
+def _integration(name: str) -> Any:
+    found = _discovery.points(_discovery.INSTRUMENTATIONS)
+    point = found.get(name)
+    if point is None:
+        extra = f"; pip install 'nemo-lens-contrib[{name}]' brings it" if name in _EXTRAS else ""
+        raise ValueError(
+            f"no installed integration is named {name!r}; installed: {', '.join(sorted(found)) or 'none'}"
+            f"{extra or nearest(name, [*found, *_EXTRAS])}"
+        )
+    try:
+        return point.load()
+    except (ImportError, AttributeError) as fault:
+        raise ImportError(
+            f"integration {name!r} of {_discovery.distribution_of(point)} could not be loaded: {fault}"
+        ) from fault
+
+
+def _instrument_from_environment() -> None:
+    for name in os.environ.get("NEMO_LENS_INSTRUMENT", "").split(","):
+        if name.strip():
+            try:
+                instrument(name.strip())
+            except Exception as fault:  # noqa: BLE001 - telemetry is up; a missing integration must not end the job
+                warn("NEMO_LENS_INSTRUMENT: %r could not be switched on: %s", name.strip(), fault)
