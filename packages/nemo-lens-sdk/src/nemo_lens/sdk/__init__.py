@@ -1,0 +1,1 @@
+"""The OpenTelemetry side of NeMo Lens: the backend that the API wheel finds, exporters, resources, command line."""

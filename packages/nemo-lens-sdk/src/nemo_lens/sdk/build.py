@@ -1,0 +1,112 @@
+"""From a configuration to a handle: everything is made and checked first, and installed only when all of it stands."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from nemo_lens.api._diagnostics import warn, warn_once
+from nemo_lens.api.config import NemoLensConfig
+from nemo_lens.api.identity import derive_run_uuid, ensure_run_id
+from nemo_lens.api.semconv import NEMO_RUN_ID, NV_DL_RANK
+from nemo_lens.sdk import providers, settings
+from nemo_lens.sdk.exporters import ExporterPlan, Signal, plan_exporter
+from nemo_lens.sdk.handle import OtelHandle
+from nemo_lens.sdk.identity import trace_id_of_run
+from nemo_lens.sdk.outgoing import Outgoing, OutgoingLogs, OutgoingSpans
+from nemo_lens.sdk.pipe import CollectPipe, PerProcessExporter, QueuePipe, ReaderPipe
+from nemo_lens.sdk.resources.precedence import build_resource
+
+
+def build_handle(
+    config: NemoLensConfig,
+    resource_attributes: Mapping[str, Any] | None,
+    span_exporter: Any,
+    metric_reader: Any,
+    log_exporter: Any,
+    version: str,
+) -> OtelHandle:
+    """Return a handle whose providers are installed and whose pipes wait to be opened.
+
+    Args:
+        config: the settings.
+        resource_attributes: the caller's.
+        span_exporter: an exporter to use instead of the configured one, shared with forked children as it is.
+        metric_reader: a reader to use instead of ours.
+        log_exporter: like ``span_exporter``.
+        version: version for the instrumentation scopes.
+
+    Raises:
+        ValueError: for a setting that cannot work; nothing has been installed or started then.
+    """
+    settings.validate_sampler_and_limits()
+    span_settings, log_settings = settings.queue_settings("BSP"), settings.queue_settings("BLRP")
+    interval_s, timeout_s = settings.metric_interval_s(), settings.metric_timeout_s()
+    given_run_id = (resource_attributes or {}).get(NEMO_RUN_ID)
+    run_id = ensure_run_id(str(given_run_id) if given_run_id else config.run_id)
+    resource = build_resource(config, run_id, resource_attributes)
+    known_rank = resource.attributes.get(NV_DL_RANK)
+    rank = known_rank if isinstance(known_rank, int) else None
+
+    def plan(signal: Signal, given: Any) -> PerProcessExporter:
+        if given is not None:
+            return PerProcessExporter(ExporterPlan(type(given).__name__, "given", _constant(given)))
+        return PerProcessExporter(plan_exporter(signal, config, run_id=run_id, rank=rank))
+
+    span_exporting = plan("traces", span_exporter) if config.traces_enabled else None
+    metric_exporting = plan("metrics", metric_reader) if config.metrics_enabled else None
+    log_exporting = plan("logs", log_exporter) if config.logs_enabled or log_exporter is not None else None
+    _warn_of_grpc_fork_support(span_exporting, metric_exporting, log_exporting)
+
+    traces = providers.prepare_traces(resource) if span_exporting else None
+    metrics = providers.prepare_metrics(resource, metric_reader) if metric_exporting else None
+    logs = providers.prepare_logs(resource) if log_exporting else None
+    spans_out = OutgoingSpans(resource if traces is not None and traces.owned else None)
+    logs_out = OutgoingLogs(resource if logs is not None and logs.owned else None)
+    outgoing: tuple[Outgoing, ...] = (spans_out, logs_out)
+    handle = OtelHandle(
+        resource=resource,
+        timeout_ms=config.shutdown_timeout_ms,
+        flush_timeout_ms=int(span_settings.export_timeout_s * 1000),
+        traces=traces,
+        span_pipe=QueuePipe("traces", span_exporting, span_settings, spans_out) if span_exporting else None,
+        metrics=metrics,
+        metric_pipe=_metric_pipe(metric_exporting, metrics, interval_s, timeout_s),
+        logs=logs,
+        log_pipe=QueuePipe("logs", log_exporting, log_settings, logs_out) if log_exporting else None,
+        outgoing=outgoing,
+        version=version,
+    )
+    if traces is not None and traces.ids is not None:
+        traces.ids.fixed_trace_id = (
+            trace_id_of_run(derive_run_uuid(run_id=run_id) or run_id) if config.single_trace else None
+        )
+    elif config.single_trace:
+        warn("single_trace has no effect: trace ids come from the application's own tracer provider")
+    providers.install(traces, metrics, logs)
+    return handle
+
+
+def _metric_pipe(
+    exporting: PerProcessExporter | None, metrics: providers.Metrics | None, interval_s: float, timeout_s: float
+) -> CollectPipe | ReaderPipe | None:
+    if exporting is None or metrics is None:
+        return None
+    if metrics.outlet is None:
+        return ReaderPipe(exporting, metrics.reader, timeout_s)
+    return CollectPipe(exporting, metrics.reader, interval_s, timeout_s)
+
+
+def _constant(value: Any) -> Callable[[], Any]:
+    return lambda: value
+
+
+def _warn_of_grpc_fork_support(*exporting: PerProcessExporter | None) -> None:
+    over_grpc = any(exporter is not None and exporter.plan.transport == "grpc" for exporter in exporting)
+    if over_grpc and os.environ.get("GRPC_ENABLE_FORK_SUPPORT", "").strip().lower() in {"1", "true", "yes"}:
+        warn_once(
+            "grpc fork support",
+            "GRPC_ENABLE_FORK_SUPPORT is set, with which gRPC can hang forked processes: unset it, "
+            "or set OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf for jobs that fork",
+        )

@@ -1,0 +1,92 @@
+"""The ``nemo-lens`` command: finds the command's name and hands the rest of the line to that command's module.
+
+A command is a module of this package with ``configure(parser)`` and ``run(arguments) -> int``. It is imported when it
+is called and not before, so that ``nemo-lens --help`` is fast and one command never pays for another.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# Command -> what the list of commands says about it.
+_COMMANDS = {
+    "demo": "trace a small multi-process training run on this machine and show it",
+    "groups": "list the span groups and presets of every installed library",
+    "tree": "show the span tree of OTLP JSON lines files",
+}
+
+_INTERRUPTED = 130  # what a shell reports for a program ended by SIGINT
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Args:
+        argv: the arguments without the program's name; default ``sys.argv[1:]``.
+
+    Returns:
+        The exit code: 0 done, 1 failed, 2 wrong arguments, 130 interrupted.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        code = _dispatch(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader (head, less) has left: nothing is wrong, and the interpreter must not complain at exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except SystemExit as stop:  # argparse, after --help or a wrong argument
+        return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    return code
+
+
+def _dispatch(arguments: list[str]) -> int:
+    # The options before the command take no value, so the first word without a dash is the command.
+    at = next((index for index, word in enumerate(arguments) if not word.startswith("-")), len(arguments))
+    parser = _top_parser()
+    if parser.parse_args(arguments[:at]).version:
+        sys.stdout.write(f"nemo-lens {_version()}\n")
+        return 0
+    if at == len(arguments):
+        parser.print_help(sys.stderr)
+        return 2
+    name = arguments[at]
+    if name not in _COMMANDS:
+        from nemo_lens.api._diagnostics import nearest
+
+        parser.error(f"unknown command {name!r}{nearest(name, _COMMANDS)} (commands: {', '.join(sorted(_COMMANDS))})")
+    command = importlib.import_module(f"{__name__}.{name}")
+    command_parser = argparse.ArgumentParser(
+        prog=f"nemo-lens {name}", description=(command.__doc__ or "").splitlines()[0]
+    )
+    command.configure(command_parser)
+    code: int = command.run(command_parser.parse_args(arguments[at + 1 :]))
+    return code
+
+
+def _top_parser() -> argparse.ArgumentParser:
+    listing = "\n".join(f"  {name:<8} {text}" for name, text in sorted(_COMMANDS.items()))
+    parser = argparse.ArgumentParser(
+        prog="nemo-lens",
+        usage="nemo-lens [-h] [--version] COMMAND ...",
+        description="Look at what NeMo Lens records, and at what an installation can record.",
+        epilog=f"commands:\n{listing}\n\nnemo-lens COMMAND --help says more about one.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="store_true", help="print the version and exit")
+    return parser
+
+
+def _version() -> str:
+    import nemo_lens.api
+
+    return nemo_lens.api.__version__

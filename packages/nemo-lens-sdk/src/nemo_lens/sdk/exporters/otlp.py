@@ -1,0 +1,162 @@
+"""The ``otlp`` exporter: the official gRPC and HTTP exporters, their settings checked before one is built."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
+
+from nemo_lens.api._diagnostics import nearest
+from nemo_lens.sdk.exporters._plan import ExporterPlan
+from nemo_lens.sdk.exporters._sinks import ExporterSink, sdk_exporter
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from nemo_lens.sdk.exporters._plan import Signal
+    from nemo_lens.sdk.exporters.preferences import MetricPreferences
+
+_PREFIX = "OTEL_EXPORTER_OTLP"
+_DEFAULT_TIMEOUT_S = 10.0
+_FILES = ("CERTIFICATE", "CLIENT_KEY", "CLIENT_CERTIFICATE")
+
+
+class _Transport(NamedTuple):
+    package: str
+    default_endpoint: str
+    # Value of the variable to where the exporter's own constant is.
+    compression: dict[str, tuple[str, str]]
+
+
+_GRPC_COMPRESSION = {"none": ("grpc", "NoCompression"), "gzip": ("grpc", "Gzip")}
+_HTTP = "opentelemetry.exporter.otlp.proto.http"
+_HTTP_COMPRESSION = {"none": (_HTTP, "NoCompression"), "gzip": (_HTTP, "Gzip"), "deflate": (_HTTP, "Deflate")}
+
+_TRANSPORTS = {
+    "grpc": _Transport("opentelemetry.exporter.otlp.proto.grpc", "http://localhost:4317", _GRPC_COMPRESSION),
+    "http/protobuf": _Transport(_HTTP, "http://localhost:4318", _HTTP_COMPRESSION),
+}
+
+_CLASSES: dict[Signal, tuple[str, str]] = {
+    "traces": ("trace_exporter", "OTLPSpanExporter"),
+    "metrics": ("metric_exporter", "OTLPMetricExporter"),
+    "logs": ("_log_exporter", "OTLPLogExporter"),
+}
+
+
+def plan(signal: Signal, variables: Mapping[str, str], preferences: MetricPreferences) -> ExporterPlan:
+    """Plan the OTLP exporter of a signal.
+
+    What was checked is handed to the exporter, so a variable that changes before the first batch changes nothing; it
+    also makes a blank variable mean an unset one, and ``none`` a compression, as the specification has it and the
+    gRPC exporter does not. Headers and TLS stay with the exporter.
+
+    Raises:
+        ValueError: A variable holds what cannot work, or the exporter's package does not import.
+    """
+    protocol = _protocol(signal, variables)
+    transport = _TRANSPORTS[protocol]
+    endpoint = _endpoint(signal, variables, protocol)
+    timeout = _timeout(signal, variables, protocol)
+    compression = _compression(signal, variables, transport)
+    _check_files(signal, variables, protocol)
+    module, name = _CLASSES[signal]
+    try:
+        exporter_class = getattr(importlib.import_module(f"{transport.package}.{module}"), name)
+        home, constant = transport.compression[compression]
+        constants = importlib.import_module(home).Compression
+    except ImportError as fault:
+        raise ValueError(f"exporter otlp over {protocol}: {transport.package} cannot be imported: {fault}") from fault
+    build = partial(exporter_class, endpoint=endpoint, timeout=timeout, compression=getattr(constants, constant))
+
+    def make() -> Any:
+        label = f"exporter otlp of {signal} ({protocol}, {endpoint})"
+        return sdk_exporter(signal, ExporterSink(build), label, preferences)
+
+    return ExporterPlan(name="otlp", transport=protocol, make=make, endpoint=endpoint)
+
+
+def _names(signal: Signal, key: str) -> tuple[str, str]:
+    return f"{_PREFIX}_{signal.upper()}_{key}", f"{_PREFIX}_{key}"
+
+
+def _setting(signal: Signal, variables: Mapping[str, str], key: str) -> tuple[str, str]:
+    """Return the name and the stripped value of the variable in force: the signal's, else the general one."""
+    for name in _names(signal, key):
+        if value := variables.get(name, "").strip():
+            return name, value
+    return "", ""
+
+
+def _protocol(signal: Signal, variables: Mapping[str, str]) -> str:
+    name, value = _setting(signal, variables, "PROTOCOL")
+    protocol = value.lower() or "grpc"
+    if protocol not in _TRANSPORTS:
+        raise ValueError(f"{name}={value!r}: expected {' or '.join(_TRANSPORTS)}{nearest(protocol, _TRANSPORTS)}")
+    return protocol
+
+
+def _endpoint(signal: Signal, variables: Mapping[str, str], protocol: str) -> str:
+    name, value = _setting(signal, variables, "ENDPOINT")
+    endpoint = value or _TRANSPORTS[protocol].default_endpoint
+    http = protocol != "grpc"
+    expected = "http://HOST:PORT or https://HOST:PORT"
+    if not http:
+        expected += ", or a gRPC target such as HOST:PORT"
+    try:
+        parts = urlsplit(endpoint)
+        web = parts.scheme in ("http", "https")
+        usable = bool(parts.hostname) and parts.port != 0 if web else not http
+    except ValueError:  # a port that is no number, an IPv6 address without its bracket
+        usable = False
+    if not usable or any(each.isspace() for each in endpoint):
+        raise ValueError(f"{name}={value!r}: expected {expected}")
+    if http and name != _names(signal, "ENDPOINT")[0]:
+        return f"{endpoint.removesuffix('/')}/v1/{signal}"
+    return endpoint
+
+
+def _timeout(signal: Signal, variables: Mapping[str, str], protocol: str) -> float:
+    expected = "expected a number of seconds above 0"
+    own = _names(signal, "TIMEOUT")[0]
+    if protocol == "grpc" and own in variables and not variables[own].strip():
+        # The gRPC exporter reads this one even when it is given a timeout, and fails on a blank.
+        raise ValueError(f"{own}={variables[own]!r}: {expected}, or the variable unset")
+    name, value = _setting(signal, variables, "TIMEOUT")
+    if not value:
+        return _DEFAULT_TIMEOUT_S
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = 0.0
+    if not 0.0 < seconds <= threading.TIMEOUT_MAX:
+        raise ValueError(f"{name}={value!r}: {expected}")
+    return seconds
+
+
+def _compression(signal: Signal, variables: Mapping[str, str], transport: _Transport) -> str:
+    name, value = _setting(signal, variables, "COMPRESSION")
+    compression = value.lower() or "none"
+    if compression not in transport.compression:
+        accepted = tuple(transport.compression)
+        raise ValueError(f"{name}={value!r}: expected {', '.join(accepted)}{nearest(compression, accepted)}")
+    return compression
+
+
+def _check_files(signal: Signal, variables: Mapping[str, str], protocol: str) -> None:
+    for key in _FILES:
+        name = next((each for each in _names(signal, key) if variables.get(each)), "")
+        if not name:
+            continue
+        path = Path(variables[name])
+        # HTTP takes a folder of certificates, too.
+        if key == "CERTIFICATE" and protocol != "grpc" and path.is_dir():
+            continue
+        try:
+            with path.open("rb"):
+                pass
+        except (OSError, ValueError) as fault:
+            raise ValueError(f"{name}={variables[name]!r}: expected a readable file: {fault}") from None

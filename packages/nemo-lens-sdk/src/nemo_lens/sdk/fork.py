@@ -1,0 +1,107 @@
+"""What happens around ``os.fork``: one set of hooks for the process, over weak references.
+
+``os.register_at_fork`` cannot be undone, so a hook per object would keep every object alive
+(opentelemetry-python 4422). In the child, locks are made anew and never taken: their owner may not exist there.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import weakref
+from collections.abc import Callable
+from typing import Protocol
+
+from nemo_lens.api._diagnostics import debug_once
+
+# How long the parent waits, in total, for exports in flight.
+WAIT_S = 0.1
+
+
+class ForkParticipant(Protocol):
+    """An object that has something to do around a fork. No method may raise or block."""
+
+    def before_fork(self, deadline: float) -> None:
+        """Prepare in the parent, until ``deadline`` on the monotonic clock."""
+
+    def after_fork_in_parent(self) -> None:
+        """Undo what ``before_fork`` did."""
+
+    def after_fork_in_child(self) -> None:
+        """Make locks, queues and threads this process's own."""
+
+
+# Replaced as a whole, so that a hook iterates over a tuple nobody changes.
+_participants: tuple[weakref.ref[ForkParticipant], ...] = ()
+
+
+def register(participant: ForkParticipant) -> None:
+    """Call ``participant`` around each later fork, for as long as somebody else keeps it alive."""
+    global _participants
+    _participants = (*(ref for ref in _participants if ref() is not None), weakref.ref(participant))
+
+
+def _each(step: str, *args: float) -> None:
+    for ref in _participants:
+        participant = ref()
+        if participant is not None:
+            try:
+                getattr(participant, step)(*args)
+            except Exception as fault:  # noqa: BLE001 - an exception in a fork hook would be printed and lost
+                debug_once(("fork", step), "%s failed: %r", step, fault, exc_info=True)
+
+
+def _before() -> None:
+    _each("before_fork", time.monotonic() + WAIT_S)
+
+
+def _after_in_parent() -> None:
+    _each("after_fork_in_parent")
+
+
+def _after_in_child() -> None:
+    _each("after_fork_in_child")
+
+
+def at_multiprocessing_exit(owner: object, close: weakref.WeakMethod[Callable[[], None]]) -> None:
+    """Have ``close`` called when a multiprocessing child ends, which it does by ``os._exit``, past ``atexit``.
+
+    The child's bootstrap clears finalizers and then runs what was registered for after the fork, so the finalizer is
+    set from there.
+
+    Args:
+        owner: keeps the registration alive for as long as it lives.
+        close: bound method to call with no argument.
+    """
+    util = sys.modules.get("multiprocessing.util")
+    if util is not None:
+        util.register_after_fork(owner, _FinalizerSetter(close))
+
+
+def finalize_with_multiprocessing(close: weakref.WeakMethod[Callable[[], None]]) -> None:
+    """Have ``close`` called when this process, a multiprocessing child, ends."""
+    util = sys.modules.get("multiprocessing.util")
+    if util is not None:
+        _FinalizerSetter(close)(None)
+
+
+class _FinalizerSetter:
+    # Registered with multiprocessing by identity: hashable, and holding the method weakly.
+    def __init__(self, close: weakref.WeakMethod[Callable[[], None]]) -> None:
+        self._close = close
+
+    def __call__(self, owner: object) -> None:
+        from multiprocessing.util import Finalize  # loaded already: this runs from it
+
+        # Before the finalizers of queues and managers, which have no priority or priority 0 and up to 10.
+        Finalize(None, self._run, exitpriority=100)
+
+    def _run(self) -> None:
+        close = self._close()
+        if close is not None:
+            close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before, after_in_parent=_after_in_parent, after_in_child=_after_in_child)

@@ -1,0 +1,231 @@
+"""The telemetry handle: one run of this process, from set-up to a bounded shutdown."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import time
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from opentelemetry import trace
+from opentelemetry.context import Context, attach
+from opentelemetry.sdk.resources import Resource
+
+from nemo_lens.api import state
+from nemo_lens.api._diagnostics import debug_once
+from nemo_lens.api.backend import LENS_SCOPE, NOOP_BACKEND, install_backend
+from nemo_lens.api.fallbacks import NULL_METER, NULL_PROVIDER, NULL_TRACER
+from nemo_lens.sdk import _compat, fork
+from nemo_lens.sdk.context import restore_context
+from nemo_lens.sdk.outgoing import Outgoing
+from nemo_lens.sdk.pipe import CollectPipe, ExportPipe, QueuePipe, ReaderPipe, wait_for, warn_of_loss
+from nemo_lens.sdk.providers import Logs, Metrics, Traces
+from nemo_lens.sdk.resources.precedence import forked_resource
+from nemo_lens.sdk.sigterm import SigtermFlush
+
+
+class OtelHandle:
+    """What ``setup_telemetry`` returns when the SDK wheel exports. See ``nemo_lens.api.TelemetryHandle``."""
+
+    def __init__(
+        self,
+        resource: Resource,
+        timeout_ms: int,
+        flush_timeout_ms: int,
+        traces: Traces | None,
+        span_pipe: QueuePipe | None,
+        metrics: Metrics | None,
+        metric_pipe: CollectPipe | ReaderPipe | None,
+        logs: Logs | None,
+        log_pipe: QueuePipe | None,
+        outgoing: tuple[Outgoing, ...],
+        version: str,
+    ) -> None:
+        self._resource = resource
+        self._timeout_ms = timeout_ms
+        self._flush_timeout_ms = flush_timeout_ms
+        self._traces = traces
+        self._metrics = metrics
+        self._logs = logs
+        self._span_pipe = span_pipe
+        self._metric_pipe = metric_pipe
+        self._log_pipe = log_pipe
+        self._outgoing = outgoing
+        self._closed = False
+        self._pid = os.getpid()
+        self._sigterm: SigtermFlush | None = None
+        self._parent_token: Any = None
+        self.tracer_provider: Any = traces.provider if traces else NULL_PROVIDER
+        self.meter_provider: Any = metrics.provider if metrics else NULL_PROVIDER
+        self.logger_provider: Any = logs.provider if logs else NULL_PROVIDER
+        self.tracer: Any = self.tracer_provider.get_tracer(LENS_SCOPE, version) if traces else NULL_TRACER
+        self.meter: Any = self.meter_provider.get_meter(LENS_SCOPE, version) if metrics else NULL_METER
+
+    def open(self, parent: Context | None) -> None:
+        """Start the pipes, connect them to the providers, and arrange for the end of the process.
+
+        Args:
+            parent: context of the parent of root spans. Made current here for the application's own spans in this
+                thread; spans of the API's helpers have it in every thread.
+        """
+        for pipe in self._pipes():
+            pipe.start()
+        if self._traces is not None:
+            self._traces.processor.pipe = self._span_pipe
+        if (
+            self._metrics is not None
+            and self._metrics.outlet is not None
+            and isinstance(self._metric_pipe, CollectPipe)
+        ):
+            self._metrics.outlet.pipe = self._metric_pipe
+            self._metrics.outlet.resource = self._resource
+        if self._logs is not None:
+            self._logs.outlet.pipe = self._log_pipe
+        if parent is not None and not trace.get_current_span().get_span_context().is_valid:
+            self._parent_token = attach(parent)
+        fork.register(self)
+        self._close_at_exit()
+        if "multiprocessing.process" in sys.modules and sys.modules["multiprocessing.process"].parent_process():
+            # Set up inside a multiprocessing child, which may end by os._exit: a forked one and a fork server's do.
+            fork.finalize_with_multiprocessing(weakref.WeakMethod(self._close_quietly))
+
+    @property
+    def resource_attributes(self) -> Mapping[str, Any]:
+        """The attributes of the resource that is exported; a host application's provider keeps its own on spans."""
+        return dict(self._resource.attributes)
+
+    @property
+    def is_exporting(self) -> bool:
+        """Whether data leaves this process."""
+        return not self._closed and any(pipe.is_exporting for pipe in self._pipes())
+
+    @property
+    def is_shutdown(self) -> bool:
+        """Whether ``shutdown`` has been called."""
+        return self._closed
+
+    def force_flush(self, timeout_ms: int | None = None) -> bool:
+        """Export what is waiting of all signals.
+
+        Args:
+            timeout_ms: milliseconds in total; default ``OTEL_BSP_EXPORT_TIMEOUT``.
+
+        Returns:
+            Whether all of it was confirmed in time.
+        """
+        deadline = _deadline(self._flush_timeout_ms if timeout_ms is None else timeout_ms)
+        answers = [pipe.begin_flush() for pipe in self._pipes()]
+        # All are asked before any is waited for, and each is waited for.
+        confirmed = [wait_for(answer, deadline) for answer in answers]
+        return all(confirmed)
+
+    def shutdown(self, timeout_ms: int | None = None) -> None:
+        """Close open spans, flush all signals, stop. Idempotent, never raises.
+
+        Args:
+            timeout_ms: milliseconds in total, also when a collector hangs; default the configuration's
+                ``shutdown_timeout_ms``.
+        """
+        self._shutdown("shutdown", self._timeout_ms if timeout_ms is None else timeout_ms)
+
+    def install_sigterm_handler(self, timeout_ms: int = 2000) -> None:
+        """Flush on SIGTERM within ``timeout_ms`` milliseconds, then do what SIGTERM did before.
+
+        Call it in the main thread. The handler only wakes a thread that waits for it, since flushing in the
+        signal's own frame can meet a lock that the interrupted code holds.
+        """
+        if self._sigterm is None:
+            self._sigterm = SigtermFlush(lambda budget_ms: self._shutdown("SIGTERM", budget_ms), timeout_ms)
+        self._sigterm.install()
+
+    def __enter__(self) -> OtelHandle:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.shutdown()
+
+    @property
+    def adopt(self) -> Callable[[Any], None] | None:
+        """What notes a span on a host's provider as started through Lens; None on a provider of ours."""
+        traces = self._traces
+        return None if traces is None or traces.owned else traces.processor.adopt
+
+    def _pipes(self) -> list[ExportPipe]:
+        return [pipe for pipe in (self._span_pipe, self._metric_pipe, self._log_pipe) if pipe is not None]
+
+    def _shutdown(self, reason: str, timeout_ms: int) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        deadline = _deadline(timeout_ms)
+        try:
+            self._close(reason, deadline)
+        except Exception as fault:  # noqa: BLE001 - the end of telemetry must not be the end of the job
+            debug_once("shutdown", "shutting telemetry down failed: %r", fault, exc_info=True)
+
+    def _close(self, reason: str, deadline: float) -> None:
+        state.set_enabled_span_groups(())
+        install_backend(NOOP_BACKEND)
+        if self._traces is not None:
+            self._traces.processor.close_open_spans(reason)
+        answers = [(pipe, pipe.begin_close()) for pipe in self._pipes()]
+        if self._traces is not None:
+            self._traces.processor.detach()
+        for pipe, answer in answers:
+            pipe.finish_close(answer, deadline)
+        if self._metrics is not None and self._metrics.outlet is not None:
+            self._metrics.outlet.pipe = None
+        if self._logs is not None:
+            self._logs.outlet.pipe = None
+        for queue, items in ((self._span_pipe, "spans"), (self._log_pipe, "log records")):
+            if queue is not None:
+                warn_of_loss(items, queue.lost())
+        if self._sigterm is not None and reason != "SIGTERM":
+            self._sigterm.uninstall()
+        if self._parent_token is not None:
+            restore_context(self._parent_token)
+        atexit.unregister(self._at_exit)
+
+    def _close_quietly(self) -> None:
+        self._shutdown("exit", self._timeout_ms)
+
+    def _close_at_exit(self) -> None:
+        handle = weakref.ref(self)
+
+        def at_exit() -> None:
+            alive = handle()
+            if alive is not None:
+                alive._close_quietly()
+
+        self._at_exit = at_exit
+        atexit.register(at_exit)
+
+    def before_fork(self, deadline: float) -> None:
+        """Do nothing: the pipes wait for themselves."""
+
+    def after_fork_in_parent(self) -> None:
+        """Do nothing."""
+
+    def after_fork_in_child(self) -> None:
+        """Export as the child: its pid and instance, its own counts, also when multiprocessing ends it."""
+        if self._closed:
+            return
+        self._pid = os.getpid()
+        self._resource = forked_resource(self._resource)
+        for outgoing in self._outgoing:
+            if outgoing.resource is not None:
+                outgoing.resource = self._resource
+        if self._metrics is not None:
+            if self._metrics.outlet is not None:
+                self._metrics.outlet.resource = self._resource
+            _compat.restart_metrics(self._metrics.provider, self._metrics.reader)
+        if self._sigterm is not None:
+            self._sigterm.after_fork_in_child()
+        fork.at_multiprocessing_exit(self, weakref.WeakMethod(self._close_quietly))
+
+
+def _deadline(timeout_ms: float) -> float:
+    return time.monotonic() + max(0.0, timeout_ms) / 1000

@@ -1,0 +1,69 @@
+"""Where the SDK's metric reader and log processor hand over to the pipes; permanent, as providers are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult, MetricsData
+from opentelemetry.sdk.resources import Resource
+
+from nemo_lens.sdk import _compat
+from nemo_lens.sdk.pipe import CollectPipe, QueuePipe
+
+
+class MetricOutlet(MetricExporter):
+    """The exporter the reader was built with: passes collections on to the present run's, or to nothing."""
+
+    pipe: CollectPipe | None = None
+    resource: Resource | None = None
+
+    def export(self, metrics_data: MetricsData, timeout_millis: float = 10_000, **kwargs: Any) -> MetricExportResult:
+        """Export one collection with this run's resource; called by the reader in the pipe's thread."""
+        pipe = self.pipe
+        exporter = pipe.exporter.get() if pipe is not None else None
+        if pipe is None or exporter is None:
+            return MetricExportResult.FAILURE
+        resource = self.resource
+        if resource is not None:
+            metrics_data = replace(
+                metrics_data,
+                resource_metrics=[replace(part, resource=resource) for part in metrics_data.resource_metrics],
+            )
+        try:
+            result: MetricExportResult = exporter.export(metrics_data, timeout_millis=timeout_millis)
+        except Exception as fault:  # noqa: BLE001 - a plug-in's exporter may raise anything
+            pipe.report(fault)
+            result = MetricExportResult.FAILURE
+        if not _compat.succeeded(result):
+            pipe.last_export_failed = True
+        return result
+
+    def force_flush(self, timeout_millis: float = 10_000) -> bool:
+        """Return True: the reader holds nothing back."""
+        return True
+
+    def shutdown(self, timeout_millis: float = 30_000, **kwargs: Any) -> None:
+        """Do nothing: the pipe closes its exporter."""
+
+
+class LogOutlet(_compat.LogRecordExporter):
+    """The exporter of a simple log processor: queues each record in the present run's pipe, or drops it."""
+
+    pipe: QueuePipe | None = None
+
+    def export(self, batch: Sequence[Any]) -> Any:
+        """Queue the records; never waits."""
+        pipe = self.pipe
+        if pipe is not None:
+            for record in batch:
+                pipe.put(record)
+        return _compat.LogRecordExportResult.SUCCESS
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        """Return True: what waits is in the pipe."""
+        return True
+
+    def shutdown(self) -> None:
+        """Do nothing: the pipe closes its exporter."""

@@ -1,0 +1,330 @@
+"""The export pipe of one signal: a bounded queue, one daemon thread, one deadline, counters.
+
+The SDK's batch processors ignore their timeouts, cannot count what they drop, and break at fork and at exit
+(opentelemetry-python 2284, 4638, 1567, 4752), so exporting does not go through them.
+
+The thread sleeps on a ``SimpleQueue``, whose ``put`` is safe in a signal handler; a request to flush or close is an
+answer queue put there. Nothing that waits on the thread waits past its own deadline.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import deque
+from itertools import count
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from nemo_lens.api._diagnostics import debug_once, warn, warn_once
+from nemo_lens.sdk import _compat, fork
+from nemo_lens.sdk.exporters import ExporterPlan
+from nemo_lens.sdk.outgoing import Outgoing
+from nemo_lens.sdk.settings import QueueSettings
+
+# An answer: whether all that was asked for has been confirmed. Deadlines are on the monotonic clock.
+_Answer = SimpleQueue[bool]
+
+
+class _Request:
+    __slots__ = ("answer", "closing")
+
+    def __init__(self, closing: bool) -> None:
+        self.answer: _Answer = SimpleQueue()
+        self.closing = closing
+
+
+class PerProcessExporter:
+    """Builds an exporter at the first export of each process: a fork shares no channel, session or file."""
+
+    def __init__(self, plan: ExporterPlan) -> None:
+        self.plan = plan
+        self._exporter: Any = None
+        self._pid = 0
+        # Exporters of parents: kept, because closing a parent's channel from a child can hang.
+        self._inherited: list[Any] = []
+        self.disabled = False
+
+    def get(self) -> Any:
+        """Return this process's exporter, None when there can be none here."""
+        if self.disabled:
+            return None
+        if self._pid != os.getpid():
+            if self._exporter is not None:
+                self._inherited.append(self._exporter)
+            self._exporter = self.plan.make()
+            self._pid = os.getpid()
+        return self._exporter
+
+    def close(self) -> None:
+        """Shut this process's exporter down, when one was built."""
+        if self._exporter is not None and self._pid == os.getpid():
+            self._exporter.shutdown()
+
+    def after_unsafe_fork(self) -> None:
+        """Give gRPC up in a child that was forked in the middle of an export."""
+        if self.plan.transport == "grpc":
+            self.disabled = True
+            warn_once(
+                "grpc after fork",
+                "this process was forked while a gRPC export was in flight, so it exports nothing: "
+                "jobs that fork should set OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf",
+            )
+
+
+class ExportPipe:
+    """Machinery shared by the pipes: the thread, its requests, the fork."""
+
+    def __init__(self, signal: str, exporter: PerProcessExporter, interval_s: float | None) -> None:
+        self.signal = signal
+        self.exporter = exporter
+        self._interval_s = interval_s
+        self._closed = False
+        # Set when nobody waits for this pipe any more: give up what cannot be sent at once.
+        self._abandoned = False
+        self._reset()
+        fork.register(self)
+
+    def _reset(self) -> None:
+        self._wake: SimpleQueue[_Request | None] = SimpleQueue()
+        self._exporting = threading.Lock()
+        self._starting = threading.Lock()
+        self._holds_for_fork = False
+        self._thread: threading.Thread | None = None
+
+    @property
+    def is_exporting(self) -> bool:
+        """Whether this pipe still sends data out of this process."""
+        return not self._closed and not self.exporter.disabled
+
+    def start(self) -> bool:
+        """Start the thread unless it runs; return whether it does."""
+        with self._starting:
+            if self._thread is None and not self._closed:
+                thread = threading.Thread(target=self._run, name=f"nemo-lens-{self.signal}", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError as fault:
+                    # Python 3.12 and later refuse new threads at interpreter exit.
+                    debug_once(("thread", self.signal), "no export thread for %s: %s", self.signal, fault)
+                    return False
+                self._thread = thread
+        return self._thread is not None
+
+    def begin_flush(self) -> _Answer:
+        """Ask for an export of all that is waiting now."""
+        return self._ask(closing=False)
+
+    def begin_close(self) -> _Answer:
+        """Ask for a last export and the end of the thread."""
+        return self._ask(closing=True)
+
+    def finish_close(self, answer: _Answer, deadline: float) -> bool:
+        """Wait for the last export until ``deadline``; the thread is left to itself after that."""
+        confirmed = wait_for(answer, deadline)
+        self._closed = self._abandoned = True
+        return confirmed
+
+    def _ask(self, closing: bool) -> _Answer:
+        request = _Request(closing)
+        if self._closed:
+            request.answer.put(True)
+        elif self._thread is not None or self.start():
+            self._wake.put(request)
+        else:
+            self._serve(request)
+        return request.answer
+
+    def _run(self) -> None:
+        _compat.suppress_instrumentation()
+        interval = self._interval_s
+        due = time.monotonic() + interval if interval is not None else None
+        closing = False
+        while not closing:
+            request: _Request | None = None
+            try:
+                request = self._wake.get(timeout=None if due is None else max(0.0, due - time.monotonic()))
+            except Empty:
+                due = time.monotonic() + interval if interval is not None else None
+            closing = self._serve(request)
+
+    def _serve(self, request: _Request | None) -> bool:
+        """Export, close and answer as asked; return whether this was the end. Never raises."""
+        confirmed = False
+        try:
+            confirmed = self._last_work() if request is not None and request.closing else self._work()
+        except Exception as fault:  # noqa: BLE001 - the thread must outlive any fault of an exporter
+            self.report(fault)
+        if request is None:
+            return False
+        if request.closing:
+            try:
+                self.exporter.close()
+            except Exception as fault:  # noqa: BLE001 - as above
+                debug_once(("close", self.signal), "closing the %s exporter failed: %r", self.signal, fault)
+        request.answer.put(confirmed)
+        return request.closing
+
+    def _work(self) -> bool:
+        """Export all that is waiting; return whether it was confirmed."""
+        raise NotImplementedError
+
+    def _last_work(self) -> bool:
+        return self._work()
+
+    def report(self, fault: object) -> None:
+        """Say at WARNING, once, why an export failed."""
+        warn_once(
+            ("export", self.signal, str(fault)[:200]),
+            "%s could not be exported to %s: %s",
+            self.signal,
+            self.exporter.plan.endpoint or self.exporter.plan.name,
+            fault,
+        )
+
+    def before_fork(self, deadline: float) -> None:
+        """Wait for an export in flight, and keep the next one from starting."""
+        if self._thread is not None:
+            self._holds_for_fork = self._exporting.acquire(timeout=max(0.0, deadline - time.monotonic()))
+
+    def after_fork_in_parent(self) -> None:
+        """Let exports go on."""
+        if self._holds_for_fork:
+            self._holds_for_fork = False
+            self._exporting.release()
+
+    def after_fork_in_child(self) -> None:
+        """Start empty: what was waiting is the parent's to send."""
+        unsafe = self._thread is not None and not self._holds_for_fork
+        self._reset()
+        if unsafe:
+            self.exporter.after_unsafe_fork()
+
+
+class QueuePipe(ExportPipe):
+    """The pipe of spans or log records."""
+
+    def __init__(self, signal: str, exporter: PerProcessExporter, settings: QueueSettings, outgoing: Outgoing) -> None:
+        self._settings = settings
+        self._outgoing = outgoing
+        self._capacity = settings.max_queue_size
+        self._batch = settings.max_export_batch_size
+        super().__init__(signal, exporter, settings.schedule_delay_s)
+
+    def _reset(self) -> None:
+        super()._reset()
+        self._queue: deque[Any] = deque()
+        self._awake = False
+        # Counted by the iterator, which is atomic; a plain += loses counts between threads.
+        self._count_dropped = count().__next__
+        self._dropped_reads = 0
+        self._taken = 0
+        self._confirmed = 0
+
+    def put(self, item: Any) -> None:
+        """Queue an item; drop and count it when the queue is full. Never waits."""
+        queue = self._queue
+        waiting = len(queue)
+        if waiting >= self._capacity or self._closed:
+            self._count_dropped()
+            return
+        queue.append(item)
+        if self._thread is None:
+            self.start()
+        if waiting + 1 >= self._batch and not self._awake:
+            self._awake = True
+            self._wake.put(None)
+
+    def lost(self) -> int:
+        """Return how many items were handed over and not confirmed by the exporter."""
+        dropped = self._count_dropped() - self._dropped_reads
+        self._dropped_reads += 1
+        return self._taken - self._confirmed + len(self._queue) + dropped
+
+    def _work(self) -> bool:
+        self._awake = False
+        confirmed = True
+        remaining = len(self._queue)
+        while remaining > 0:
+            size = min(self._batch, remaining)
+            remaining -= size
+            confirmed = self._export(size) and confirmed
+            if self._abandoned and not confirmed:
+                break
+        return confirmed
+
+    def _export(self, size: int) -> bool:
+        with self._exporting:
+            queue = self._queue
+            batch = [queue.popleft() for _ in range(size)]
+            self._taken += size
+            exporter = self.exporter.get()
+            if exporter is None:
+                return False
+            confirmed = True
+            for part in self._outgoing.parts(batch):
+                try:
+                    succeeded = _compat.succeeded(exporter.export(part))
+                except Exception as fault:  # noqa: BLE001 - a plug-in's exporter may raise anything
+                    self.report(fault)
+                    succeeded = False
+                if succeeded:
+                    self._confirmed += len(part)
+                confirmed = confirmed and succeeded
+            return confirmed
+
+
+class CollectPipe(ExportPipe):
+    """The pipe of metrics: collects from a reader, which exports to what it was built with."""
+
+    def __init__(self, exporter: PerProcessExporter, reader: Any, interval_s: float, timeout_s: float) -> None:
+        self.reader = reader
+        self._timeout_ms = timeout_s * 1000
+        self.last_export_failed = False
+        super().__init__("metrics", exporter, interval_s)
+
+    def _work(self) -> bool:
+        with self._exporting:
+            self.last_export_failed = False
+            self.reader.collect(timeout_millis=self._timeout_ms)
+            return not self.last_export_failed
+
+    def after_fork_in_child(self) -> None:
+        """Start empty, with a thread: nothing of ours sees a measurement that could start it."""
+        super().after_fork_in_child()
+        if not self._closed:
+            self.start()
+
+
+class ReaderPipe(ExportPipe):
+    """The pipe of a metric reader of the caller's, which exports in its own time; here it is flushed and shut down."""
+
+    def __init__(self, exporter: PerProcessExporter, reader: Any, timeout_s: float) -> None:
+        self.reader = reader
+        self._timeout_ms = timeout_s * 1000
+        super().__init__("metrics", exporter, None)
+
+    def _work(self) -> bool:
+        with self._exporting:
+            return self.reader.force_flush(timeout_millis=self._timeout_ms) is not False
+
+    def _last_work(self) -> bool:
+        # Shutting down collects once more; flushing first would send the last metrics twice.
+        with self._exporting:
+            self.reader.shutdown(timeout_millis=self._timeout_ms)
+            return True
+
+
+def wait_for(answer: _Answer, deadline: float) -> bool:
+    """Return the answer, False when it does not come until ``deadline``."""
+    try:
+        return answer.get(timeout=max(0.0, deadline - time.monotonic()))
+    except Empty:
+        return False
+
+
+def warn_of_loss(signal: str, lost: int) -> None:
+    """Say at WARNING how much a finished run could not deliver."""
+    if lost:
+        warn("%d %s were dropped: the exporter did not confirm them", lost, signal)

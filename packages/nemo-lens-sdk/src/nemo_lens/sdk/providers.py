@@ -1,0 +1,211 @@
+"""The OpenTelemetry providers: made first, installed once per process, reused by every later set-up.
+
+A provider cannot be replaced once it is global, and processors cannot be removed, so what changes from run to run is
+not the provider but what its permanent processor, outlet or exporter delegates to. No private OpenTelemetry global is
+touched.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from dataclasses import dataclass
+from typing import Any
+
+from opentelemetry import _logs, metrics, trace
+from opentelemetry.sdk._logs import LoggerProvider
+from opentelemetry.sdk._logs.export import SimpleLogRecordProcessor
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+
+from nemo_lens.api._diagnostics import warn, warn_once
+from nemo_lens.sdk.exporters.preferences import metric_preferences
+from nemo_lens.sdk.identity import LensIdGenerator
+from nemo_lens.sdk.outlets import LogOutlet, MetricOutlet
+from nemo_lens.sdk.processor import LensSpanProcessor
+from nemo_lens.sdk.sampling import ParentBasedAlwaysOn
+from nemo_lens.sdk.settings import first_setup_values
+
+
+@dataclass
+class Traces:
+    """A tracer provider with the Lens processor on it."""
+
+    provider: Any
+    processor: LensSpanProcessor
+    # None on a host application's provider, which keeps its own ids.
+    ids: LensIdGenerator | None
+    first_setup: dict[str, str]
+    installed: bool = False
+
+    @property
+    def owned(self) -> bool:
+        """Whether the provider is Lens' own."""
+        return self.processor.owns_provider
+
+    def install(self) -> None:
+        """Make the provider global, or put the processor on the host's."""
+        if not self.installed:
+            self.installed = True
+            if self.owned:
+                if _is_unset(trace.get_tracer_provider(), "ProxyTracerProvider"):
+                    trace.set_tracer_provider(self.provider)
+            else:
+                self.provider.add_span_processor(self.processor)
+
+
+@dataclass
+class Metrics:
+    """A meter provider with a reader of ours, or of the caller's, on it."""
+
+    provider: Any
+    reader: Any
+    # None when the caller's own reader exports by itself.
+    outlet: MetricOutlet | None
+    installed: bool = False
+
+    def install(self) -> None:
+        """Make the provider global, unless the host application has one: then it stays private to the handle."""
+        if not self.installed:
+            self.installed = True
+            if _is_unset(metrics.get_meter_provider(), "_ProxyMeterProvider"):
+                metrics.set_meter_provider(self.provider)
+
+
+@dataclass
+class Logs:
+    """A logger provider with the log outlet on it."""
+
+    provider: Any
+    outlet: LogOutlet
+    owned: bool
+    installed: bool = False
+
+    def install(self) -> None:
+        """Make the provider global, or put the outlet on the host's."""
+        if not self.installed:
+            self.installed = True
+            if self.owned:
+                if _is_unset(_logs.get_logger_provider(), "ProxyLoggerProvider"):
+                    _logs.set_logger_provider(self.provider)
+            else:
+                self.provider.add_log_record_processor(SimpleLogRecordProcessor(self.outlet))
+
+
+# What earlier set-ups of this process (or of the parent it was forked from) installed. A host's providers are keyed
+# weakly: they are the host's.
+_own_traces: Traces | None = None
+_own_metrics: Metrics | None = None
+_own_logs: Logs | None = None
+_on_hosts: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+
+
+def prepare_traces(resource: Resource) -> Traces:
+    """Return the traces side to use: the one installed earlier, one on the host's provider, or a new one."""
+    current = trace.get_tracer_provider()
+    if _own_traces is not None:
+        _warn_of_first_setup(_own_traces.first_setup)
+        return _own_traces
+    if isinstance(current, TracerProvider):
+        if current not in _on_hosts:
+            _on_hosts[current] = Traces(current, LensSpanProcessor(owns_provider=False), None, {})
+        warn_once(
+            ("host", id(current)),
+            "the application has installed a tracer provider of its own: spans go through it, "
+            "with its ids, sampler and resource",
+        )
+        side: Traces = _on_hosts[current]
+        return side
+    if not _is_unset(current, "ProxyTracerProvider"):
+        warn(
+            "a tracer provider of type %s is installed, which takes no span processors: "
+            "Lens exports its own spans only",
+            type(current).__name__,
+        )
+    ids = LensIdGenerator()
+    processor = LensSpanProcessor(owns_provider=True)
+    chosen = os.environ.get("OTEL_TRACES_SAMPLER", "").strip().lower()
+    provider = TracerProvider(
+        # None lets the SDK read the variable.
+        sampler=ParentBasedAlwaysOn() if chosen in ("", "parentbased_always_on") else None,
+        resource=resource,
+        id_generator=ids,
+        shutdown_on_exit=False,
+        active_span_processor=processor,
+    )
+    return Traces(provider, processor, ids, first_setup_values(os.environ))
+
+
+def prepare_metrics(resource: Resource, reader: Any) -> Metrics:
+    """Return the metrics side to use: the one installed earlier, or a new one.
+
+    Args:
+        resource: resource of a new provider.
+        reader: the caller's own reader, or None for ours.
+    """
+    temporality, aggregation = metric_preferences()
+    if reader is None and _own_metrics is not None and _own_metrics.outlet is not None:
+        return _own_metrics
+    if _own_metrics is not None and reader is not _own_metrics.reader:
+        warn(
+            "the meter provider of this process was set up with another metric reader: "
+            "only instruments made from this handle's meter reach the new one"
+        )
+    if reader is not None:
+        if _own_metrics is not None and reader is _own_metrics.reader:
+            return _own_metrics
+        return Metrics(MeterProvider([reader], resource=resource, shutdown_on_exit=False), reader, None)
+    outlet = MetricOutlet(preferred_temporality=temporality, preferred_aggregation=aggregation)
+    # An infinite interval: collected by the pipe's thread, under the pipe's deadline.
+    reader = PeriodicExportingMetricReader(outlet, export_interval_millis=float("inf"))
+    return Metrics(MeterProvider([reader], resource=resource, shutdown_on_exit=False), reader, outlet)
+
+
+def prepare_logs(resource: Resource) -> Logs:
+    """Return the logs side to use: the one installed earlier, one on the host's provider, or a new one."""
+    if _own_logs is not None:
+        return _own_logs
+    current = _logs.get_logger_provider()
+    if isinstance(current, LoggerProvider):
+        if current not in _on_hosts:
+            _on_hosts[current] = Logs(current, LogOutlet(), owned=False)
+        side: Logs = _on_hosts[current]
+        return side
+    outlet = LogOutlet()
+    provider = LoggerProvider(resource=resource, shutdown_on_exit=False)
+    provider.add_log_record_processor(SimpleLogRecordProcessor(outlet))
+    return Logs(provider, outlet, owned=True)
+
+
+def install(traces: Traces | None, metrics_side: Metrics | None, logs: Logs | None) -> None:
+    """Install what has been prepared; the one step of a set-up that others can see."""
+    global _own_traces, _own_metrics, _own_logs
+    if traces is not None:
+        traces.install()
+        if traces.owned:
+            _own_traces = traces
+    if metrics_side is not None:
+        metrics_side.install()
+        if _own_metrics is None:
+            _own_metrics = metrics_side
+    if logs is not None:
+        logs.install()
+        if logs.owned:
+            _own_logs = logs
+
+
+def _is_unset(provider: object, proxy: str) -> bool:
+    # The API's placeholder; its class is public for traces and private for metrics.
+    return type(provider).__name__ == proxy and type(provider).__module__.startswith("opentelemetry.")
+
+
+def _warn_of_first_setup(first: dict[str, str]) -> None:
+    now = first_setup_values(os.environ)
+    changed = sorted(name for name in {*first, *now} if first.get(name) != now.get(name))
+    if changed:
+        warn(
+            "sampler and limits stay those of the first set-up in this process; ignored now: %s",
+            ", ".join(f"{name}={now.get(name, '')!r}" for name in changed),
+        )

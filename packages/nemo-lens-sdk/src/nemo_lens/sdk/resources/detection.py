@@ -1,0 +1,33 @@
+"""All detectors in a row: a detector that fails is logged once and skipped."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+
+from nemo_lens.api._diagnostics import warn_once
+from nemo_lens.sdk.resources.local import detect_local
+
+Detector = Callable[[Mapping[str, str] | None], Mapping[str, str | int]]
+
+# Later ones win.
+_DETECTORS: tuple[tuple[str, Detector], ...] = (("local", detect_local),)
+
+
+def detect_resource(environ: Mapping[str, str] | None = None) -> dict[str, str | int]:
+    """Return what all detectors found. Never raises and never runs a program.
+
+    Args:
+        environ: environment to read; default ``os.environ``.
+
+    Returns:
+        Resource attributes.
+    """
+    environ = os.environ if environ is None else environ
+    found: dict[str, str | int] = {}
+    for name, detect in _DETECTORS:
+        try:
+            found.update(detect(environ))
+        except Exception as fault:  # noqa: BLE001 - what a machine looks like must not end a job
+            warn_once(("detector", name), "resource detector %r failed and is skipped: %r", name, fault)
+    return found

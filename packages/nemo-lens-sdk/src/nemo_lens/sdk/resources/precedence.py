@@ -1,0 +1,122 @@
+"""Who wins when several say what a resource attribute is.
+
+Highest first: the caller; ``OTEL_SERVICE_NAME`` and ``OTEL_RESOURCE_ATTRIBUTES``; the configuration; detection; the
+OpenTelemetry SDK's defaults.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from opentelemetry.sdk.resources import Resource
+
+from nemo_lens.api._diagnostics import warn_once
+from nemo_lens.api.attributes import clean_attributes
+from nemo_lens.api.carrier import get_otel_resource_attributes
+from nemo_lens.api.config import NemoLensConfig
+from nemo_lens.api.semconv import (
+    DEPLOYMENT_ENVIRONMENT,
+    DEPLOYMENT_ENVIRONMENT_NAME,
+    HOST_GPU_COUNT,
+    NEMO_RUN_ID,
+    NEMO_USER_ID,
+    NV_DL_LOCAL_RANK,
+    NV_DL_RANK,
+    NV_DL_WORLD_SIZE,
+    SERVICE_INSTANCE_ID,
+    SERVICE_NAME,
+    WANDB_ENTITY,
+    WANDB_PROJECT,
+)
+from nemo_lens.sdk.resources.detection import detect_resource
+from nemo_lens.sdk.resources.local import detect_local
+
+DEFAULT_SERVICE_NAME = "nemo"
+
+# Configuration field -> attributes it sets.
+_CONFIG_ATTRIBUTES: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("user", (NEMO_USER_ID,)),
+    ("wandb_entity", (WANDB_ENTITY,)),
+    ("wandb_project", (WANDB_PROJECT,)),
+    ("deployment_environment", (DEPLOYMENT_ENVIRONMENT, DEPLOYMENT_ENVIRONMENT_NAME)),
+)
+# torchelastic's variable -> attribute, read when TORCHELASTIC_RUN_ID says that it set them.
+_TORCHELASTIC = (("RANK", NV_DL_RANK), ("WORLD_SIZE", NV_DL_WORLD_SIZE), ("LOCAL_RANK", NV_DL_LOCAL_RANK))
+
+
+def build_resource(config: NemoLensConfig, run_id: str, caller: Mapping[str, Any] | None) -> Resource:
+    """Return the resource of this process.
+
+    Args:
+        config: the settings; a ``service_name`` given in code counts as the caller's.
+        run_id: identity of the run.
+        caller: attributes the application gave.
+
+    Returns:
+        The merged resource. ``service.instance.id`` is ``{run_id}-rank{rank}`` when a rank is known and nobody set it.
+    """
+    explicit = clean_attributes(caller, ())
+    inherited = {key: value for key, value in get_otel_resource_attributes().items() if not _of_the_launcher(key)}
+    service = _service_name(config, inherited)
+    attributes: dict[str, Any] = {**_torchelastic(os.environ), **detect_resource()}
+    for field, keys in _CONFIG_ATTRIBUTES:
+        value = getattr(config, field)
+        if value:
+            attributes.update(dict.fromkeys(keys, value))
+    attributes.update(inherited)
+    attributes[NEMO_RUN_ID] = run_id
+    attributes[SERVICE_NAME] = service
+    attributes.update(explicit)
+    rank = attributes.get(NV_DL_RANK)
+    if SERVICE_INSTANCE_ID not in explicit and SERVICE_INSTANCE_ID not in inherited:
+        if rank is None:
+            warn_once(
+                "no rank",
+                "no rank is known, so %s does not tell this process by it: "
+                "give resource_attributes={'%s': rank} to setup_telemetry",
+                SERVICE_INSTANCE_ID,
+                NV_DL_RANK,
+            )
+        else:
+            attributes[SERVICE_INSTANCE_ID] = f"{run_id}-rank{rank}"
+    defaults = {
+        key: value
+        for key, value in Resource.create({SERVICE_NAME: service}).attributes.items()
+        # The SDK's own detector reads OTEL_RESOURCE_ATTRIBUTES too, the launcher's values included.
+        if not (_of_the_launcher(key) and key in get_otel_resource_attributes())
+    }
+    return Resource({**defaults, **attributes})
+
+
+def forked_resource(resource: Resource) -> Resource:
+    """Return the resource of a child forked from a process that had ``resource``."""
+
+    attributes: dict[str, Any] = {**resource.attributes, **detect_local()}
+    rank, run_id = attributes.get(NV_DL_RANK), attributes.get(NEMO_RUN_ID)
+    instance = attributes.get(SERVICE_INSTANCE_ID)
+    if rank is not None:
+        attributes[SERVICE_INSTANCE_ID] = f"{run_id}-rank{rank}-{os.getpid()}"
+    elif instance is not None:
+        attributes[SERVICE_INSTANCE_ID] = f"{instance}-{os.getpid()}"
+    return Resource(attributes, resource.schema_url)
+
+
+def _service_name(config: NemoLensConfig, inherited: Mapping[str, Any]) -> str:
+    return (
+        config.service_name
+        or os.environ.get("OTEL_SERVICE_NAME", "").strip()
+        or str(inherited.get(SERVICE_NAME) or DEFAULT_SERVICE_NAME)
+    )
+
+
+def _of_the_launcher(key: str) -> bool:
+    return key.startswith("process.") or key == HOST_GPU_COUNT
+
+
+def _torchelastic(environ: Mapping[str, str]) -> dict[str, int]:
+    if not environ.get("TORCHELASTIC_RUN_ID", "").strip():
+        return {}
+    texts = {attribute: environ.get(variable, "").strip() for variable, attribute in _TORCHELASTIC}
+    return {attribute: int(text) for attribute, text in texts.items() if text.isascii() and text.isdigit()}
