@@ -1,0 +1,171 @@
+"""The one door to everything that is run on this project: ``nox -l`` lists it, ``nox -s tests`` runs all tests."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import nox
+
+nox.needs_version = ">=2024.10.9"
+nox.options.sessions = ["tests"]
+nox.options.default_venv_backend = "uv|virtualenv"
+nox.options.error_on_missing_interpreters = False
+nox.options.download_python = "never"
+
+# uv then trusts what the machine trusts, as pip does: behind a proxy with its own authority both work or neither does.
+os.environ.setdefault("UV_SYSTEM_CERTS", "true")
+
+ROOT = Path(__file__).parent
+REPORTS = ROOT / ".cache" / "reports"
+
+PYTHONS = ["3.10", "3.11", "3.12", "3.13"]
+TORCH_PYTHON = "3.11"
+GROUPS = nox.project.load_toml(ROOT / "pyproject.toml")["dependency-groups"]
+API, SDK, CONTRIB = (f"packages/nemo-lens-{name}" for name in ("api", "sdk", "contrib"))
+# Folders of tests/ that have a session of their own; the rest is `unit`.
+OWN_SESSION = ("benchmarks", "compile", "packaging", "readme", "receivers", "typing")
+
+
+@nox.session(python=False)
+def tests(session: nox.Session) -> None:
+    """Run everything: what CI runs, on the interpreters that are here. About 20 minutes on two cores."""
+    shutil.rmtree(REPORTS, ignore_errors=True)
+    REPORTS.mkdir(parents=True)
+    _prepare_collector()
+    for name in (
+        "lint",
+        *_unit_sessions(),
+        "api_alone",
+        "sdk_alone",
+        "packaging",
+        "receivers",
+        "readme",
+        f"compile-{TORCH_PYTHON}",
+        "bench",
+    ):
+        session.notify(name)
+
+
+@nox.session(python=PYTHONS)
+@nox.parametrize("opentelemetry", ["floor", "newest"])
+def unit(session: nox.Session, opentelemetry: str) -> None:
+    """Test the three wheels on one Python with the lowest or the newest OpenTelemetry."""
+    wheels = ("-e", API, "-e", SDK, "-e", CONTRIB)
+    if opentelemetry == "newest":
+        _install(session, *wheels, *GROUPS["test"], *GROUPS["peers"])
+    elif session.venv_backend != "uv":
+        session.skip("the lowest OpenTelemetry is resolved by uv: pip install uv")
+    else:
+        _install(session, "--resolution=lowest-direct", *wheels)
+        _install(session, *wheels, *GROUPS["test"])
+    others = [f"--ignore=tests/{folder}" for folder in OWN_SESSION]
+    _pytest(session, *(session.posargs or ("-n", "2", "--dist", "loadgroup", "tests")), *others)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Check style, types, the arrows between the wheels and the layers inside them."""
+    _install(session, "-e", API, "-e", SDK, "-e", CONTRIB, *GROUPS["test"], *GROUPS["lint"])
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+    session.run("mypy", *(f"{wheel}/src" for wheel in (API, SDK, CONTRIB)))
+    session.run("lint-imports")
+    _pytest(session, "tests/typing")
+
+
+@nox.session
+def pyright(session: nox.Session) -> None:
+    """Check the public API with a second type checker."""
+    _install(session, "-e", API, "-e", SDK, "-e", CONTRIB, "pyright")
+    session.run("pyright", "tests/typing", *session.posargs)
+
+
+@nox.session
+def api_alone(session: nox.Session) -> None:
+    """Test the built API wheel where nothing else of the project, and no OpenTelemetry, is installed."""
+    _install(session, *_build(session, API), *GROUPS["test"])
+    _pytest(session, *(session.posargs or ("-n", "2", "tests/api", "tests/packaging/test_api_alone.py")))
+
+
+@nox.session
+def sdk_alone(session: nox.Session) -> None:
+    """Test the built API and SDK wheels without the contrib wheel."""
+    _install(session, *_build(session, API, SDK), *GROUPS["test"], *GROUPS["peers"])
+    _pytest(session, *(session.posargs or ("-n", "2", "tests/sdk", "tests/cli")))
+
+
+@nox.session
+def packaging(session: nox.Session) -> None:
+    """Build the wheels and source distributions and check what is in them."""
+    _install(session, "-e", API, "-e", SDK, *GROUPS["test"], *GROUPS["packaging"])
+    _pytest(session, *(session.posargs or ("tests/packaging",)))
+
+
+@nox.session
+def receivers(session: nox.Session) -> None:
+    """Send all signals to a third party's receivers and to the real OpenTelemetry Collector."""
+    _install(session, "-e", API, "-e", SDK, *GROUPS["test"], *GROUPS["receivers"])
+    _pytest(session, *(session.posargs or ("tests/receivers",)))
+
+
+@nox.session
+def readme(session: nox.Session) -> None:
+    """Run every command and example of the README as it stands."""
+    _install(session, "-e", API, "-e", SDK, *GROUPS["test"], "nox")
+    _pytest(session, *(session.posargs or ("tests/readme",)))
+
+
+# pip rather than uv: torch's index serves the build without CUDA to pip's default resolution.
+@nox.session(python=TORCH_PYTHON, venv_backend="virtualenv")
+def compile(session: nox.Session) -> None:
+    """Compile functions that hold spans with torch.compile. Downloads torch."""
+    _install(session, "-e", API, "-e", SDK, *GROUPS["test"], *GROUPS["torch"])
+    _pytest(session, *(session.posargs or ("tests/compile",)))
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Measure the budgets side by side, print the ratios, fail past a limit."""
+    _install(session, "-e", API, "-e", SDK, *GROUPS["test"])
+    _pytest(session, *(session.posargs or ("tests/benchmarks",)))
+
+
+def _install(session: nox.Session, *what: str) -> None:
+    # One command: OpenTelemetry's packages, installed step by step, end as a mix of versions that does not work.
+    session.install(*what)
+
+
+def _build(session: nox.Session, *packages: str) -> list[str]:
+    """Build the wheels of ``packages`` and return their paths."""
+    session.install(*GROUPS["packaging"])
+    wheels = Path(session.create_tmp()) / "wheels"
+    shutil.rmtree(wheels, ignore_errors=True)
+    for package in packages:
+        with session.chdir(package):
+            session.run("python", "-m", "hatchling", "build", "-t", "wheel", "-d", str(ROOT / wheels), silent=True)
+    return [str(wheel) for wheel in sorted((ROOT / wheels).glob("*.whl"))]
+
+
+def _pytest(session: nox.Session, *args: str) -> None:
+    """Run pytest and leave its results where ``.ci/run`` adds them up."""
+    report = REPORTS / f"{session.name}.xml"
+    session.run("python", "-m", "pytest", f"--junitxml={report}", *args)
+
+
+def _unit_sessions() -> list[str]:
+    return [
+        f"unit-{python}(opentelemetry='{opentelemetry}')" for python in PYTHONS for opentelemetry in ("floor", "newest")
+    ]
+
+
+def _prepare_collector() -> None:
+    """Start building the Collector now; `receivers` waits for the build that is under way."""
+    sys.path.insert(0, str(ROOT / "tests"))
+    from support.collector import build_command  # only this session needs the test support
+
+    log = (REPORTS / "collector-build.log").open("wb")
+    subprocess.Popen(build_command(), stdout=log, stderr=log, env=os.environ.copy(), start_new_session=True)

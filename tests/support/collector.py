@@ -1,0 +1,212 @@
+"""The real OpenTelemetry Collector: built once and cached outside the tree, run on free loopback ports.
+
+It forwards what it received as OTLP JSON over HTTP to a small server in the test, which is how a test sees what a
+Collector made of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from support.otlp_decode import READERS, Record
+
+_SOURCES = Path(__file__).parent / "otelcol"
+_UNAVAILABLE = 75  # build.sh's exit status for a package that cannot be had
+_START_TIMEOUT_S = 15.0
+_BUILD_TIMEOUT_S = 900.0
+
+
+class CollectorUnavailableError(RuntimeError):
+    """A package that the Collector is built from cannot be had on this machine."""
+
+
+def cached_binary() -> Path:
+    """Return where the Collector of these sources is cached, whether it is there or not."""
+    digest = hashlib.sha256()
+    for source in sorted(_SOURCES.iterdir()):
+        digest.update(source.read_bytes())
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache / "nemo-lens" / f"otelcol-{digest.hexdigest()[:12]}"
+
+
+def build_command() -> list[str]:
+    """Return the command that builds the Collector unless the cache has it; a second one waits for the first."""
+    return [str(_SOURCES / "build.sh"), str(cached_binary())]
+
+
+def collector_binary() -> Path:
+    """Return the Collector's binary, building it when the cache has none.
+
+    Raises:
+        CollectorUnavailableError: A package of the distribution cannot be had.
+        RuntimeError: The build failed for another reason.
+    """
+    binary = cached_binary()
+    if binary.exists():
+        return binary
+    build = subprocess.run(
+        build_command(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=_BUILD_TIMEOUT_S,
+        check=False,
+    )
+    if build.returncode == _UNAVAILABLE:
+        raise CollectorUnavailableError(build.stdout.strip().splitlines()[-1])
+    if build.returncode:
+        raise RuntimeError(f"building the Collector failed:\n{build.stdout[-4000:]}")
+    return binary
+
+
+class Collector:
+    """A running Collector: where it listens, and what it forwarded."""
+
+    def __init__(self, grpc_port: int, http_port: int, replay: _ReplayServer) -> None:
+        self.grpc_endpoint = f"http://127.0.0.1:{grpc_port}"
+        self.http_endpoint = f"http://127.0.0.1:{http_port}"
+        self._replay = replay
+
+    def environ(self, protocol: str) -> dict[str, str]:
+        """Return the ``OTEL_*`` variables that send every signal to the Collector over ``protocol``."""
+        return {
+            "OTEL_EXPORTER_OTLP_PROTOCOL": protocol,
+            "OTEL_EXPORTER_OTLP_ENDPOINT": self.grpc_endpoint if protocol == "grpc" else self.http_endpoint,
+            "OTEL_EXPORTER_OTLP_INSECURE": "true",
+        }
+
+    def spans(self) -> list[Record]:
+        """Return every span that the Collector forwarded."""
+        return self._records("traces")
+
+    def points(self) -> list[Record]:
+        """Return every metric data point that the Collector forwarded."""
+        return self._records("metrics")
+
+    def logs(self) -> list[Record]:
+        """Return every log record that the Collector forwarded."""
+        return self._records("logs")
+
+    def wait_for(self, condition: Callable[[], object], timeout_s: float = 10.0) -> bool:
+        """Wait until ``condition`` holds; return whether it did."""
+        return _wait_for(condition, timeout_s)
+
+    def clear(self) -> None:
+        """Forget what was forwarded so far."""
+        self._replay.received.clear()
+
+    def _records(self, signal: str) -> list[Record]:
+        return [
+            record
+            for path, payload in list(self._replay.received)
+            if path == f"/v1/{signal}"
+            for record in READERS[signal](payload)
+        ]
+
+
+@contextmanager
+def running_collector(folder: Path) -> Iterator[Collector]:
+    """Run the Collector with its configuration and log in ``folder``.
+
+    Raises:
+        CollectorUnavailableError: It has to be built and a package cannot be had.
+    """
+    binary = collector_binary()
+    replay = _ReplayServer(("127.0.0.1", 0), _ReplayRequest)
+    replay.received = []
+    threading.Thread(target=replay.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+    grpc_port, http_port = _free_port(), _free_port()
+    config = folder / "collector.json"
+    config.write_text(json.dumps(_config(grpc_port, http_port, replay.server_address[1])), encoding="utf-8")
+    log = folder / "collector.log"
+    try:
+        with log.open("wb") as output:
+            process = subprocess.Popen([str(binary), "--config", str(config)], stdout=output, stderr=output)
+        try:
+            listening = _wait_for(
+                lambda: process.poll() is not None or all(map(_listens, (grpc_port, http_port))), _START_TIMEOUT_S
+            )
+            if not listening or process.poll() is not None:
+                raise RuntimeError(f"the Collector did not start:\n{log.read_text()[-4000:]}")
+            yield Collector(grpc_port, http_port, replay)
+        finally:
+            process.terminate()
+            process.wait(timeout=10)
+    finally:
+        replay.shutdown()
+        replay.server_close()
+
+
+def _config(grpc_port: int, http_port: int, replay_port: int) -> dict[str, Any]:
+    protocols = {"grpc": {"endpoint": f"127.0.0.1:{grpc_port}"}, "http": {"endpoint": f"127.0.0.1:{http_port}"}}
+    forward = {
+        "endpoint": f"http://127.0.0.1:{replay_port}",
+        "encoding": "json",
+        "compression": "none",
+        "sending_queue": {"enabled": False},
+        "retry_on_failure": {"enabled": False},
+    }
+    pipeline = {"receivers": ["otlp"], "exporters": ["otlphttp/replay"]}
+    return {  # the Collector reads YAML, and JSON is YAML
+        "receivers": {"otlp": {"protocols": protocols}},
+        "exporters": {"otlphttp/replay": forward},
+        "service": {
+            "telemetry": {"metrics": {"level": "none"}, "logs": {"level": "warn"}},
+            "pipelines": {"traces": pipeline, "metrics": pipeline, "logs": pipeline},
+        },
+    }
+
+
+class _ReplayServer(ThreadingHTTPServer):
+    daemon_threads = True
+    received: list[tuple[str, Record]]
+
+
+class _ReplayRequest(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: _ReplayServer
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.received.append((self.path, json.loads(body)))
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Keep the test's output to the test."""
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(0.5)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _wait_for(condition: Callable[[], object], timeout_s: float) -> bool:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
