@@ -48,6 +48,10 @@ def nearest(name: str, known: Iterable[object]) -> str:
     """Return ``", did you mean 'x'?"`` for the name in ``known`` closest to ``name``, else an empty string."""
     import difflib  # import budget; only on the way to an error message
 
+    # A signal handler may find it half imported by the code it interrupted.
+    if not hasattr(difflib, "get_close_matches"):
+        return ""
+
     found = difflib.get_close_matches(name, [str(item) for item in known], n=1, cutoff=0.6)
     return f", did you mean {found[0]!r}?" if found else ""
 

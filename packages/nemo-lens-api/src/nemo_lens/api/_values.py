@@ -36,8 +36,10 @@ MAX_CHARACTERS = 262_144
 # An enum whose value is an enum, an array of one object that is an array: nobody means more than this.
 _MAX_NESTING = 4
 
-# Decimal text of more bits costs quadratic time, and int() itself may refuse it (sys.set_int_max_str_digits).
+# Decimal text of more bits costs quadratic time and may be refused (sys.set_int_max_str_digits): hexadecimal then.
 _MAX_DECIMAL_BITS = 2048
+
+_END = object()
 
 # Module to type name. No subclass: the item() of a distributed tensor is a collective.
 _TENSORS = {"torch": "Tensor", "torch.nn.parameter": "Parameter"}
@@ -51,12 +53,13 @@ class UnusableValueError(Exception):
     """A value that cannot be an attribute; the message says why."""
 
 
-def clean_value(key: str, value: object) -> AttributeValue | None:
+def clean_value(key: str, value: object, longest: int | None = None) -> AttributeValue | None:
     """Convert a value to what is sent.
 
     Args:
         key: its key, for messages.
         value: anything.
+        longest: most characters of a string; default the limit of attribute values.
 
     Returns:
         A bool, an int of 64 bits, a float, a str or a tuple of one of these; None for None.
@@ -65,27 +68,23 @@ def clean_value(key: str, value: object) -> AttributeValue | None:
         UnusableValueError: when it is none of what the table knows.
         Exception: whatever the ``item()`` or the time zone of a value raises.
     """
+    if longest is None:
+        longest = text_limit()
     value = _unwrap(key, value)
     kind = type(value)
     if kind is not str:
         for base, iterate in _SEQUENCES:
             if issubclass(kind, base):
-                return _clean_sequence(key, iterate(value))
-    plain = _plain(key, value)
+                return _clean_sequence(key, iterate(value), longest)
+    plain = _plain(key, value, longest)
     if type(plain) is int and not INT64_MIN <= plain <= INT64_MAX:
-        return integer_text(plain)
+        return _integer_text(plain, longest)
     return plain
 
 
 def type_name(value: object) -> str:
     """Return the name of a value's type."""
     return str.__str__(_name_of(type(value)))
-
-
-def integer_text(value: int) -> str:
-    """Return the decimal text of an int; hexadecimal past 2048 bits."""
-    text = int.__repr__(value) if value.bit_length() <= _MAX_DECIMAL_BITS else hex(value)
-    return text[: text_limit()]
 
 
 def _unwrap(key: str, value: Any) -> Any:
@@ -120,7 +119,7 @@ def _unwrap(key: str, value: Any) -> Any:
     raise UnusableValueError("a wrapper inside a wrapper inside a wrapper")
 
 
-def _plain(key: str, value: Any) -> Scalar | None:
+def _plain(key: str, value: Any, longest: int) -> Scalar | None:
     """Convert to one bool, int of any size, float or str; None for None."""
     kind = type(value)
     if value is None or kind is int or kind is float or kind is bool:
@@ -128,30 +127,36 @@ def _plain(key: str, value: Any) -> Scalar | None:
     for base, convert in _CONVERSIONS:
         if issubclass(kind, base):
             plain = convert(value)
-            if type(plain) is not str:
-                return plain
-            longest = text_limit()
-            if len(plain) > longest:
-                debug_once(("attribute cut", key), "attribute %r is cut to %d characters", key, longest)
-            return clean_str(plain, longest)
+            break
+    else:
+        plain = _decoded(value, longest)
+    if type(plain) is not str:
+        return plain
+    if len(plain) > longest:
+        debug_once(("attribute cut", key), "attribute %r is cut to %d characters", key, longest)
+    return clean_str(plain, longest)
+
+
+def _decoded(value: Any, longest: int) -> str:
+    for base in (bytes, bytearray):
+        if issubclass(type(value), base):
+            # No UTF-8 character has more than four bytes; what is past the limit is not even looked at.
+            head = base.__getitem__(value, slice(4 * longest + 4))
+            try:
+                return codecs.utf_8_decode(head, "strict", base.__len__(value) == len(head))[0]
+            except UnicodeDecodeError:
+                raise UnusableValueError("its bytes are no UTF-8") from None
     raise UnusableValueError(f"a {type_name(value)} is no attribute value")
 
 
-def _decode(value: Any) -> str:
-    base = bytes if issubclass(type(value), bytes) else bytearray
-    # No UTF-8 character has more than four bytes; what is past the limit is not even looked at.
-    most = 4 * text_limit()
-    return codecs.utf_8_decode(base.__getitem__(value, slice(most)), "strict", base.__len__(value) <= most)[0]
-
-
-def _clean_sequence(key: str, items: Iterable[object]) -> AttributeValue:
+def _clean_sequence(key: str, items: Iterable[object], longest: int) -> AttributeValue:
     plain: list[Any] = []
     characters = 0
     items = iter(items)
     for item in islice(items, MAX_ITEMS):
         kind = type(item)
         if kind is not float and kind is not int and kind is not bool:
-            item = _plain(key, _unwrap(key, item))
+            item = _plain(key, _unwrap(key, item), longest)
             if item is None:
                 continue
             if type(item) is str:
@@ -160,24 +165,31 @@ def _clean_sequence(key: str, items: Iterable[object]) -> AttributeValue:
                     break
         plain.append(item)
     else:
-        if next(items, plain) is plain:
-            return _homogeneous(plain)
+        if next(items, _END) is _END:
+            return _homogeneous(plain, longest)
     debug_once(("attribute cut", key), "attribute %r is cut to its first %d items", key, len(plain))
-    return _homogeneous(plain)
+    return _homogeneous(plain, longest)
 
 
-def _homogeneous(plain: list[Any]) -> AttributeValue:
+def _homogeneous(plain: list[Any], longest: int) -> AttributeValue:
     kinds = {type(item) for item in plain}
     if kinds == {int, float}:
         try:
             return tuple([float(item) for item in plain])
         except OverflowError:
-            return tuple([integer_text(item) if type(item) is int else repr(item) for item in plain])
+            return tuple(
+                [_integer_text(item, longest) if type(item) is int else repr(item)[:longest] for item in plain]
+            )
     if len(kinds) > 1:
         raise UnusableValueError(f"a sequence of {' and '.join(sorted(kind.__name__ for kind in kinds))}")
     if kinds == {int} and (min(plain) < INT64_MIN or max(plain) > INT64_MAX):
-        return tuple([integer_text(item) for item in plain])
+        return tuple([_integer_text(item, longest) for item in plain])
     return tuple(plain)
+
+
+def _integer_text(value: int, longest: int) -> str:
+    text = int.__repr__(value) if value.bit_length() <= _MAX_DECIMAL_BITS else hex(value)
+    return text[:longest]
 
 
 _SEQUENCES: tuple[tuple[type, Callable[[Any], Iterable[object]]], ...] = (
@@ -192,8 +204,6 @@ _CONVERSIONS: tuple[tuple[type, Callable[[Any], Scalar]], ...] = (
     (str, str.__str__),
     (int, int.__int__),
     (float, float.__float__),
-    (bytes, _decode),
-    (bytearray, _decode),
     (PurePath, PurePath.__str__),
     (UUID, UUID.__str__),
     (datetime, datetime.isoformat),

@@ -21,26 +21,29 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, MutableMapping
     from typing import Any
 
+    from nemo_lens.api._values import Scalar
+
 VARIABLE = "OTEL_RESOURCE_ATTRIBUTES"
 
-# Baggage octets: printable ASCII without blank, quote, comma, semicolon and backslash.
+# Baggage octets of W3C: printable ASCII without blank, quote, comma, semicolon and backslash.
 _KEY = re.compile(r"[!#-+\--:<-\[\]-~]+")
-_INTEGER = re.compile(r"[+-]?0*([0-9]{1,19})")
 _BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_INTEGER = re.compile(r"([+-]?)0*([0-9]{1,19})")
 
-# Beyond what every reader must decode alike; encoding more than that is always allowed, and spares shells surprises.
+# More may be encoded than must be: it spares shells, and readers that take '+' for a blank, surprises.
 _LEFT_AS_IS = "/:@"
 
-# Resource attributes are not cut: they are few, and what is cut no longer names anything.
-_NO_LIMIT = 2**63
+# The limit of attribute values exempts resources, as the OpenTelemetry specification says.
+_NO_LIMIT = 2**62
 
 
 def parse_otel_resource_attributes(text: str | None) -> dict[str, str | int]:
     """Read the text of ``OTEL_RESOURCE_ATTRIBUTES``; never raise.
 
-    Integers of known keys are restored: blanks around them, a sign and leading zeros are understood. Bytes that are
-    no UTF-8 become U+FFFD, as W3C Baggage says. Pairs that cannot be read are dropped with one WARNING each; of two
-    with the same key the last wins.
+    Integers of known keys are restored: blanks around them, a sign and leading zeros are understood, anything else
+    stays text with one WARNING. In values, bytes that are no UTF-8 become U+FFFD, as W3C Baggage says, and characters
+    that should have been encoded are taken as they stand. Pairs that cannot be read are dropped with one WARNING each;
+    of two with the same key the last wins.
 
     Args:
         text: the text; None and blank are empty.
@@ -48,24 +51,21 @@ def parse_otel_resource_attributes(text: str | None) -> dict[str, str | int]:
     Returns:
         Attributes by key, in the order of the text.
     """
+    if text is None:
+        return {}
+    if not isinstance(text, str):
+        _drop(f"<{type_name(text)}>", "text is expected")
+        return {}
     attributes: dict[str, str | int] = {}
-    for pair in (text or "").split(","):
+    for pair in text.split(","):
         if not pair.strip():
             continue
-        encoded_key, equals, encoded_value = pair.partition("=")
-        key = _decoded_key(encoded_key.strip())
-        if key is None or not equals:
-            _dropped(pair.strip(), "a key of printable ASCII, '=' and a value, percent-encoded, are expected")
-            continue
-        if _BROKEN_ESCAPE.search(encoded_value):
-            warn_once(
-                ("resource escape", key),
-                "%s: '%%' in the value of %r starts no percent-encoded byte and is taken as it stands",
-                VARIABLE,
-                key,
-            )
-        value = clean_str(unquote(encoded_value.strip()), _NO_LIMIT)
-        attributes[key] = _restored(key, value) if RESOURCE_FIELDS.get(key) is int else value
+        try:
+            key, value = _decoded(pair)
+        except ValueError as problem:
+            _drop(pair.strip(), str(problem))
+        else:
+            attributes[key] = value
     return attributes
 
 
@@ -79,16 +79,7 @@ def format_otel_resource_attributes(attrs: Mapping[str, object]) -> str:
     Returns:
         The text, in the order of ``attrs``; percent-encoded but for letters, digits and ``-._~/:@``.
     """
-    pairs = []
-    for key, value in _items(attrs):
-        name, problem = _checked_key(key)
-        if problem is None:
-            text, problem = _value_text(name, value)
-            if text is not None:
-                pairs.append(f"{quote(name, _LEFT_AS_IS)}={quote(text, _LEFT_AS_IS)}")
-        if problem is not None:
-            _dropped(name, problem)
-    return ",".join(pairs)
+    return ",".join(f"{quote(key, _LEFT_AS_IS)}={quote(_text(value), _LEFT_AS_IS)}" for key, value in _usable(attrs))
 
 
 def get_otel_resource_attributes(environ: Mapping[str, str] | None = None) -> dict[str, str | int]:
@@ -104,23 +95,25 @@ def get_otel_resource_attributes(environ: Mapping[str, str] | None = None) -> di
 
 
 def extend_otel_resource_attributes(
-    attrs: Mapping[str, object],
+    attrs: Mapping[str, object] | None,
     environ: Mapping[str, str] | None = None,
     defaults: Mapping[str, object] | None = None,
 ) -> str:
     """Return the text that hands on what was inherited and adds to it; the environment stays as it is.
 
+    A value of ``attrs`` that is None or cannot be carried leaves the inherited one in place.
+
     Args:
-        attrs: attributes that win over inherited ones; one that is None leaves the inherited one.
+        attrs: attributes that win over inherited ones.
         environ: the environment; default ``os.environ``.
         defaults: attributes that inherited ones win over.
 
     Returns:
         As :func:`format_otel_resource_attributes`.
     """
-    merged: dict[Any, object] = dict(_items(defaults))
-    merged.update(get_otel_resource_attributes(environ))
-    merged.update((key, value) for key, value in _items(attrs) if value is not None)
+    merged: dict[str, object] = {}
+    for layer in (defaults, get_otel_resource_attributes(environ), attrs):
+        merged.update(_usable(layer))
     return format_otel_resource_attributes(merged)
 
 
@@ -148,7 +141,8 @@ def publish_otel_resource_attributes(
     After the block the variable is what it was before, to the letter, or absent as it was, whatever the block did.
 
     Args:
-        attrs: attributes that replace the inherited ones; ``extend_otel_resource_attributes`` makes a text of both.
+        attrs: attributes that replace the inherited ones; to add, pass
+            ``{**get_otel_resource_attributes(), **more}``.
         environ: the environment; default ``os.environ``.
 
     Yields:
@@ -169,53 +163,57 @@ def check_resource_attributes(attrs: Mapping[str, object]) -> list[str]:
         attrs: attributes by key.
 
     Returns:
-        One sentence per problem: what would be dropped or change its type on the way, a known name spelled
-        differently, a rank outside the world size. Empty when there is none.
+        One sentence per problem: what cannot be carried or is not of the type of its key, a known name in another
+        spelling, a rank outside the world size. Empty when there is none.
     """
-    if attrs is not None and not hasattr(type(attrs), "items"):
+    if attrs is not None and not issubclass(type(attrs), dict) and not hasattr(type(attrs), "items"):
         return [f"resource attributes must be a mapping, got a {type_name(attrs)}"]
-    problems = []
-    known = {_bare(name): name for name in RESOURCE_FIELDS}
+    problems: list[str] = []
+    known = {_letters(name): name for name in RESOURCE_FIELDS}
     good: dict[str, Any] = {}
     for key, value in _items(attrs):
-        name, problem = _checked_key(key)
-        if problem is None:
-            problem = _value_text(name, value)[1]
+        name, usable, problem = _checked(key, value)
         expected = RESOURCE_FIELDS.get(name)
-        if problem is None and expected is not None and value is not None and type(value) is not expected:
-            problem = f"expected {'an int' if expected is int else 'a str'}, got a {type_name(value)}"
-        if problem is None and expected is None and _bare(name) in known:
-            problem = f"unknown name, did you mean {known[_bare(name)]!r}?"
-        if problem is None and type(value) is int and not INT64_MIN <= value <= INT64_MAX:
-            problem = "an int beyond 64 bits is sent as text"
+        if problem is None and usable is not None:
+            if type(value) is int and type(usable) is str:
+                problem = "an int beyond 64 bits is carried as text"
+            elif expected is not None and type(usable) is not expected:
+                problem = f"{'an int' if expected is int else 'a str'} is expected, got a {type_name(usable)}"
+            elif expected is None and _letters(name) in known:
+                problem = f"unknown name, did you mean {known[_letters(name)]!r}?"
         if problem is None:
-            good[name] = value
+            good[name] = usable
         else:
             problems.append(f"{name!r}: {problem}")
     rank, size = good.get(NV_DL_RANK), good.get(NV_DL_WORLD_SIZE)
     if rank is not None and (rank < 0 or (size is not None and rank >= size)):
-        problems.append(f"{NV_DL_RANK!r}: {rank} is no rank of a world of {'any size' if size is None else size}")
+        problems.append(f"{NV_DL_RANK!r}: there is no rank {rank}{'' if size is None else f' in a world of {size}'}")
     return problems
 
 
-def _decoded_key(encoded: str) -> str | None:
-    if not _KEY.fullmatch(encoded):
-        return None
+def _decoded(pair: str) -> tuple[str, str | int]:
+    encoded_key, equals, encoded_value = (part.strip() for part in pair.partition("="))
+    if not equals:
+        raise ValueError("it has no '='")
+    if not _KEY.fullmatch(encoded_key) or _BROKEN_ESCAPE.search(encoded_key):
+        raise ValueError("its key must be printable ASCII, anything else percent-encoded")
+    if _BROKEN_ESCAPE.search(encoded_value):
+        raise ValueError("'%' must be followed by two hexadecimal digits; '%' itself is written %25")
     try:
-        key = unquote(encoded, errors="strict")
+        key = unquote(encoded_key, errors="strict")
     except UnicodeDecodeError:
-        return None
-    return key if key.strip() else None
+        raise ValueError("its key is no UTF-8") from None
+    if not key.strip():
+        raise ValueError("its key is blank")
+    value = clean_str(unquote(encoded_value), _NO_LIMIT)
+    return key, _restored(key, value) if RESOURCE_FIELDS.get(key) is int else value
 
 
 def _restored(key: str, text: str) -> str | int:
     match = _INTEGER.fullmatch(text.strip())
-    if match is not None:
-        number = int(match[1])
-        if text.strip().startswith("-"):
-            number = -number
-        if INT64_MIN <= number <= INT64_MAX:
-            return number
+    number = int(match[1] + match[2]) if match else INT64_MAX + 1
+    if INT64_MIN <= number <= INT64_MAX:
+        return number
     warn_once(
         ("resource integer", key, text),
         "%s: %r is kept as the text %r: an integer of 64 bits in ASCII digits is expected",
@@ -226,40 +224,50 @@ def _restored(key: str, text: str) -> str | int:
     return text
 
 
-def _checked_key(key: Any) -> tuple[str, str | None]:
-    """Return the key as a str for messages and for use, and what is wrong with it."""
+def _text(value: Scalar) -> str:
+    if type(value) is bool:
+        return "true" if value else "false"
+    return value if type(value) is str else repr(value)
+
+
+def _checked(key: Any, value: object) -> tuple[str, Scalar | None, str | None]:
+    """Return the key as a str, the value as it can be carried (None for None) and what is wrong with the two."""
     if not issubclass(type(key), str):
-        return f"<{type_name(key)}>", f"a key must be a str, not a {type_name(key)}"
+        return f"<{type_name(key)}>", None, "a key must be a str"
     name = clean_str(str.__str__(key), _NO_LIMIT)
-    return name, None if name.strip() else "a key must not be blank"
-
-
-def _value_text(key: str, value: object) -> tuple[str | None, str | None]:
-    """Return the value as text, None for None, and what is wrong with it."""
+    if not name.strip():
+        return name, None, "a key must not be blank"
     try:
-        usable = clean_value(key, value)
+        usable = clean_value(name, value, _NO_LIMIT)
     except UnusableValueError as reason:
-        return None, str(reason)
+        return name, None, str(reason)
     except Exception as fault:  # noqa: BLE001 - an item() or a time zone that fails
-        return None, f"a {type_name(value)} gives {type_name(fault)}"
-    if type(usable) is tuple:
-        return None, "the variable cannot carry a sequence"
-    if type(usable) is bool:
-        return ("true" if usable else "false"), None
-    return (usable if usable is None or type(usable) is str else repr(usable)), None
+        return name, None, f"a {type_name(value)} gives {type_name(fault)}"
+    if isinstance(usable, tuple):
+        return name, None, "a sequence cannot be carried"
+    return name, usable, None
+
+
+def _usable(attrs: Mapping[str, object] | None) -> Iterator[tuple[str, Scalar]]:
+    for key, value in _items(attrs):
+        name, usable, problem = _checked(key, value)
+        if problem is not None:
+            _drop(name, problem)
+        elif usable is not None:
+            yield name, usable
 
 
 def _items(attrs: Mapping[str, object] | None) -> list[tuple[Any, Any]]:
     if attrs is None:
         return []
     try:
-        return list(attrs.items())
+        return [(key, value) for key, value in attrs.items()]  # unpacked here, where what is no pair may fail
     except Exception as fault:  # noqa: BLE001 - whatever the mapping is, it must not reach the caller
-        _dropped(f"<{type_name(attrs)}>", f"its items cannot be read: {type_name(fault)}")
+        _drop(f"<{type_name(attrs)}>", f"its items cannot be read: {type_name(fault)}")
         return []
 
 
-def _bare(name: str) -> str:
+def _letters(name: str) -> str:
     return re.sub(r"[-_. ]", "", name).casefold()
 
 
@@ -270,5 +278,5 @@ def _store(environ: MutableMapping[str, str], text: str | None) -> None:
         environ[VARIABLE] = text
 
 
-def _dropped(what: str, problem: str) -> None:
+def _drop(what: str, problem: str) -> None:
     warn_once(("resource attribute", what, problem), "%s: %r is dropped: %s", VARIABLE, what[:80], problem)

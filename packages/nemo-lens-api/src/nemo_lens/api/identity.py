@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 RUN_ID_VARIABLE = "NEMO_LENS_RUN_ID"
 
-# The random run id of this process; forked children inherit it. A dict, for its atomic setdefault.
-_random: dict[str, str] = {}
+# Made when this module is loaded, so that whatever is forked from this process has it too.
+_RANDOM_RUN_ID = os.urandom(6).hex()
 
 
 def ensure_run_id(run_id: str = "", environ: Mapping[str, str] | None = None) -> str:
@@ -33,7 +33,7 @@ def ensure_run_id(run_id: str = "", environ: Mapping[str, str] | None = None) ->
     """
     env = os.environ if environ is None else environ
     found = (
-        run_id.strip()
+        (run_id or "").strip()
         or _value(env, RUN_ID_VARIABLE)
         or str(get_otel_resource_attributes(env).get(NEMO_RUN_ID, "")).strip()
         or _value(env, "SLURM_JOB_ID")
@@ -49,7 +49,7 @@ def ensure_run_id(run_id: str = "", environ: Mapping[str, str] | None = None) ->
             world_size,
             RUN_ID_VARIABLE,
         )
-    return _random.setdefault("run id", os.urandom(6).hex())
+    return _RANDOM_RUN_ID
 
 
 def derive_job_uuid(environ: Mapping[str, str] | None = None) -> str:
