@@ -102,6 +102,43 @@ def test_switch_on_example_with_the_exports(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+def _guides() -> list[str]:
+    blocks = []
+    for page in sorted((ROOT / "docs").glob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        blocks += re.findall(r"^```python\n(.*?)^```$", text, flags=re.M | re.S)
+    return blocks
+
+
+@pytest.mark.parametrize("block", _guides())
+def test_python_of_the_guides(tmp_path: Path, block: str) -> None:
+    """Each Python block of the guides runs by itself with telemetry on."""
+    setup = "from nemo_lens.api import setup_telemetry\nhandle = setup_telemetry()\n"
+    (tmp_path / "block.py").write_text(setup + block + "\nhandle.shutdown()\n", encoding="utf-8")
+    done = run(f"{sys.executable} block.py", tmp_path, NEMO_LENS_ENABLED="1", NEMO_LENS_EXPORTER="console")
+    assert done.returncode == 0, done.stderr
+
+
+def test_failures_look_as_the_readme_says(tmp_path: Path) -> None:
+    """The error and the warning that the README shows are those of a wrong protocol and of a dead collector."""
+    shown = [block.strip() for language, block in FENCES if language == "text"]
+    setup = "from nemo_lens.api import setup_telemetry; handle = setup_telemetry()"
+    wrong = run(
+        f'{sys.executable} -c "{setup}"', tmp_path, NEMO_LENS_ENABLED="1", OTEL_EXPORTER_OTLP_PROTOCOL="http/json"
+    )
+    assert wrong.stderr.splitlines()[-1] == shown[0]
+    spans = "[handle.tracer.start_span(str(n)).end() for n in range(3000)]; handle.shutdown(100)"
+    dead = run(
+        f'{sys.executable} -c "{setup}; {spans}"',
+        tmp_path,
+        NEMO_LENS_ENABLED="1",
+        NEMO_LENS_METRICS_ENABLED="0",
+        OTEL_BSP_MAX_QUEUE_SIZE="4096",
+        OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:9",
+    )
+    assert shown[1] in dead.stderr.splitlines(), dead.stderr
+
+
 def test_fallback_example(tmp_path: Path) -> None:
     """The consumer's seam falls back to the vendored file without NeMo Lens, and uses NeMo Lens with it."""
     package = tmp_path / "mytrainer"

@@ -20,6 +20,8 @@ from nemo_lens.sdk import _compat
 
 # A gRPC receiver accepts 4 MiB by default; the estimate below counts characters, so it stays well under.
 MAX_PART_CHARACTERS = 2 * 1024 * 1024
+# What an attribute takes beside its text: tags, lengths, a number.
+_OVERHEAD = 16
 _MIN_INT64, _MAX_INT64 = -(2**63), 2**63 - 1
 # Attributes of ours must not be redacted twice: what was redacted is text already, and what was not was the user's
 # own span.set_attribute.
@@ -58,31 +60,13 @@ class OutgoingSpans(Outgoing):
     """Prepares finished spans."""
 
     def _prepare(self, item: ReadableSpan) -> tuple[ReadableSpan, int]:
-        weight = _sum(_weigh_text(item.name), _weigh(item.attributes))
-        for event in item.events:
-            weight = _sum(weight, _weigh_text(event.name), _weigh(event.attributes))
-        for link in item.links:
-            weight = _sum(weight, _weigh(link.attributes))
-        status = item.status
-        if status.description:
-            weight = _sum(weight, _weigh_text(status.description))
         resource = self.resource if self.resource is not None else item.resource
-        if weight >= 0:
-            return (item if item.resource is resource else _copy(item, resource)), weight
-        return self._mended(item, resource), text_limit()
-
-    def _mended(self, span: ReadableSpan, resource: Resource) -> ReadableSpan:
-        return _copy(
-            span,
-            resource,
-            name=clean_text(span.name),
-            attributes=_clean(span.attributes),
-            events=[Event(clean_text(event.name), _clean(event.attributes), event.timestamp) for event in span.events],
-            links=[Link(link.context, _clean(link.attributes)) for link in span.links],
-            status=Status(span.status.status_code, clean_text(span.status.description))
-            if span.status.description
-            else span.status,
-        )
+        try:
+            weight = _weigh_span(item)
+        except _UnsendableError:
+            mended = _mended(item, resource)
+            return mended, _weigh_span(mended)
+        return (item if item.resource is resource else _copy(item, resource)), weight
 
 
 class OutgoingLogs(Outgoing):
@@ -90,15 +74,27 @@ class OutgoingLogs(Outgoing):
 
     def _prepare(self, item: Any) -> tuple[Any, int]:
         record = _compat.log_record(item)
-        weight = _weigh(record.attributes)
-        body = record.body
-        if isinstance(body, str):
-            weight = _sum(weight, _weigh_text(body))
-        if weight < 0:
+        try:
+            weight = _weigh_record(record)
+        except _UnsendableError:
             record.attributes = _clean(record.attributes)
-            record.body = clean_text(body) if isinstance(body, str) else body
-            weight = text_limit()
+            if isinstance(record.body, str):
+                record.body = clean_text(record.body)
+            weight = _weigh_record(record)
         return _compat.log_with_resource(item, self.resource), weight
+
+
+def _mended(span: ReadableSpan, resource: Resource) -> ReadableSpan:
+    status = span.status
+    return _copy(
+        span,
+        resource,
+        name=clean_text(span.name),
+        attributes=_clean(span.attributes),
+        events=[Event(clean_text(event.name), _clean(event.attributes), event.timestamp) for event in span.events],
+        links=[Link(link.context, _clean(link.attributes)) for link in span.links],
+        status=Status(status.status_code, clean_text(status.description)) if status.description else status,
+    )
 
 
 def _copy(span: ReadableSpan, resource: Resource, **changes: Any) -> ReadableSpan:
@@ -123,45 +119,70 @@ def _clean(attributes: Mapping[str, Any] | None) -> dict[str, Any]:
     return clean_attributes(dict(attributes or {}), _NO_REDACTION)
 
 
-def _sum(*weights: int) -> int:
-    """Add weights; one that is negative, for something to mend, makes the sum negative."""
-    return -1 if min(weights) < 0 else sum(weights)
+class _UnsendableError(Exception):
+    """A value that no exporter can encode, or that is too long."""
+
+
+def _weigh_span(span: ReadableSpan) -> int:
+    weight = _weigh_text(span.name) + _weigh(span.attributes)
+    for event in span.events:
+        weight += _weigh_text(event.name) + _weigh(event.attributes)
+    for link in span.links:
+        weight += _weigh(link.attributes)
+    description = span.status.description
+    return weight + _weigh_text(description) if description else weight
+
+
+def _weigh_record(record: Any) -> int:
+    return _weigh(record.attributes) + (_weigh_text(record.body) if isinstance(record.body, str) else 0)
 
 
 def _weigh(attributes: Mapping[str, Any] | None) -> int:
-    """Return the characters in the attributes, -1 when one cannot be sent as it is."""
+    """Return about how many characters the attributes take in a message."""
     if not attributes:
         return 0
-    total = 0
-    for key, value in attributes.items():
+    longest = text_limit()
+    # The SDK's mapping is slow to iterate, one call a key; its copy is a plain dict.
+    plain = attributes.copy() if hasattr(attributes, "copy") else attributes
+    total = _OVERHEAD * len(plain)
+    for key, value in plain.items():
         kind = type(value)
-        weight = _weigh_text(value) if kind is str else 8 if kind is bool or kind is float else _weigh_value(value)
-        if weight < 0 or (not key.isascii() and _weigh_text(key) < 0):
-            return -1
-        total += weight + len(key)
+        if kind is str:
+            length = len(value)
+            total += length if length <= longest and value.isascii() else _weigh_text(value)
+        elif kind is int:
+            if not _MIN_INT64 <= value <= _MAX_INT64:
+                raise _UnsendableError
+        elif kind is not bool and kind is not float:
+            total += _weigh_value(value)
+        total += len(key) if key.isascii() else _weigh_text(key)
     return total
 
 
 def _weigh_value(value: Any) -> int:
+    if isinstance(value, str):
+        return _weigh_text(value)
     if isinstance(value, int):
-        return 8 if _MIN_INT64 <= value <= _MAX_INT64 else -1
-    if isinstance(value, (str, float)):
-        return _weigh_text(value) if isinstance(value, str) else 8
+        if not _MIN_INT64 <= value <= _MAX_INT64:
+            raise _UnsendableError
+        return 0
     if isinstance(value, (tuple, list)):
-        return _sum(0, *(_weigh_value(part) for part in value))
+        return sum(_OVERHEAD + _weigh_value(part) for part in value)
     if isinstance(value, bytes):
         return len(value)
     if isinstance(value, Mapping):
         return _weigh(value)
-    return 0 if value is None else -1
+    if value is None or isinstance(value, float):
+        return 0
+    raise _UnsendableError
 
 
 def _weigh_text(text: str) -> int:
     if len(text) > text_limit():
-        return -1
-    if not text.isascii():
-        try:
-            return len(text.encode())
-        except UnicodeEncodeError:
-            return -1
-    return len(text)
+        raise _UnsendableError
+    if text.isascii():
+        return len(text)
+    try:
+        return len(text.encode())
+    except UnicodeEncodeError:
+        raise _UnsendableError from None

@@ -101,7 +101,7 @@ def validate_sampler_and_limits() -> None:
     if name and name not in SAMPLERS:
         plugged = {point.name for point in entry_points(group="opentelemetry_traces_sampler")}
         if name not in {plug.lower() for plug in plugged}:
-            known = [*SAMPLERS, *sorted(plugged)]
+            known = [*SAMPLERS, *sorted(plugged - {*SAMPLERS})]
             raise ValueError(
                 f"OTEL_TRACES_SAMPLER={name!r} is no sampler; accepted: {', '.join(known)}{nearest(name, known)}"
             )

@@ -1,4 +1,4 @@
-"""The suite's own OTLP receiver: what it takes, and what senders do when it will not."""
+"""All signals over OTLP at a receiver on loopback that accepts, demands a header, or answers late."""
 
 from __future__ import annotations
 
