@@ -32,7 +32,7 @@ OWN_SESSION = ("benchmarks", "compile", "packaging", "readme", "receivers", "typ
 
 @nox.session(python=False)
 def tests(session: nox.Session) -> None:
-    """Run everything: what CI runs, on the interpreters that are here. About 20 minutes on two cores."""
+    """Run everything: what CI runs, on the interpreters that are here. About 10 minutes on two cores."""
     shutil.rmtree(REPORTS, ignore_errors=True)
     REPORTS.mkdir(parents=True)
     _prepare_collector()

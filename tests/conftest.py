@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -9,6 +11,10 @@ import pytest
 
 if TYPE_CHECKING:
     from support.otlp_receiver import OtlpReceiver
+
+# A shell that starts the tests in the background has SIGINT ignored, and every process under test would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pytest
+from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
@@ -84,6 +86,7 @@ def recording(
     try:
         set_enabled_span_groups(groups)
         recorded = Recorded(handle, exporter, caplog)
+        assert not trace.get_current_span().get_span_context().is_valid or "TRACEPARENT" in os.environ
         yield recorded
         assert recorded.complaints_of_opentelemetry() == []
     finally:

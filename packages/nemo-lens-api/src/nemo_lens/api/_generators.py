@@ -95,23 +95,17 @@ def async_generator_wrapper(fn: Any, open_live: OpenLive) -> Any:
             while True:
                 sent: Any = None
                 thrown: BaseException | None = None
-                closing: GeneratorExit | None = None
                 try:
                     sent = yield item
-                except GeneratorExit as raised:
-                    closing = raised
-                except BaseException as raised:  # noqa: BLE001 - handed to the wrapped generator, as athrow means it
+                except BaseException as raised:  # noqa: BLE001 - GeneratorExit too: aclose is a throw that must end it
                     thrown = raised
                 token = live and live.resume(held)
                 try:
-                    if closing is not None:
-                        await generator.aclose()
-                        raise closing
                     item = await (generator.asend(sent) if thrown is None else generator.athrow(thrown))
                 except StopAsyncIteration:
                     return
                 finally:
-                    thrown = closing = None
+                    thrown = None
                     if live is not None:
                         held = live.suspend(token)
         except BaseException as raised:

@@ -129,7 +129,7 @@ class LiveSpan:
     def finish(self, error: BaseException | None) -> None:
         """End the span, with what ``error`` leaves on it."""
         span = self._span
-        if span is NULL_SPAN:
+        if span is NULL_SPAN or not self._is_recording():
             return
         try:
             if error is not None:
@@ -142,6 +142,14 @@ class LiveSpan:
                 span.end()
             except Exception as fault:  # noqa: BLE001 - as above
                 _fault("end", fault)
+
+    def _is_recording(self) -> bool:
+        # A shutdown in the meantime has ended it; OpenTelemetry would log that at WARNING.
+        try:
+            return bool(self._span.is_recording())
+        except Exception as fault:  # noqa: BLE001 - as above
+            _fault("look at", fault)
+            return True
 
     # What follows says activate, deactivate and finish again, in place: each call would add 60 ns to every span.
 
@@ -168,7 +176,9 @@ class LiveSpan:
                 _fault("deactivate", fault)
         if error is None:
             try:
-                self._span.end()
+                # A shutdown in the meantime has ended it; OpenTelemetry would log that at WARNING.
+                if self._span.is_recording():
+                    self._span.end()
             except Exception as fault:  # noqa: BLE001 - as above
                 _fault("end", fault)
         else:

@@ -200,6 +200,8 @@ def _without_text(value: Any, inside: bool = False) -> Any:
         return [_without_text(item, inside=True) for item in list.__iter__(value)]
     if not inside and issubclass(kind, tuple):
         return tuple([_without_text(item, inside=True) for item in tuple.__iter__(value)])
+    if kind is int:
+        return value  # also beyond 64 bits, where it is sent as text
     try:
         usable = clean_value("", value)
     except Exception:  # noqa: BLE001 - what cannot be looked into may hold text

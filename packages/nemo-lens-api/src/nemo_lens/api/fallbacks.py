@@ -442,9 +442,13 @@ def _folded(key: str) -> str:
 
 def _without_text(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
-        kept = [item if item is None or isinstance(item, (bool, int, float)) else REDACTED for item in value]
+        kept = [item if _is_number(item) else REDACTED for item in value]
         return kept if isinstance(value, list) else tuple(kept)
-    return value if value is None or isinstance(value, (bool, int, float)) else REDACTED
+    return value if _is_number(value) else REDACTED
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or isinstance(value, (bool, int, float))
 
 
 def is_span_group_enabled(group: str) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 import weakref
 from collections.abc import Callable
@@ -17,6 +18,10 @@ from nemo_lens.api._diagnostics import debug_once
 
 # How long the parent waits, in total, for exports in flight.
 WAIT_S = 0.1
+
+_LOCK_TYPES: tuple[tuple[type, Callable[[], object]], ...] = tuple(
+    (type(make()), make) for make in (threading.Lock, threading.RLock)
+)
 
 
 class ForkParticipant(Protocol):
@@ -64,26 +69,52 @@ def _after_in_child() -> None:
     _each("after_fork_in_child")
 
 
+def renew_locks(root: object) -> None:
+    """Replace, in a child, the locks of an OpenTelemetry object and of all that it holds.
+
+    A thread that is not here may hold them: OpenTelemetry 1.38 renews none of its providers' and meters', later
+    versions some.
+    """
+    seen: set[int] = set()
+    waiting: list[object] = [root]
+    while waiting:
+        item = waiting.pop()
+        if id(item) in seen:
+            continue
+        seen.add(id(item))
+        if isinstance(item, dict):
+            waiting.extend(item.values())
+        elif isinstance(item, (list, tuple)):
+            waiting.extend(item)
+        elif type(item).__module__.startswith("opentelemetry."):
+            for name, value in list(getattr(item, "__dict__", {}).items()):
+                make = next((make for kind, make in _LOCK_TYPES if type(value) is kind), None)
+                if make is not None:
+                    setattr(item, name, make())
+                else:
+                    waiting.append(value)
+
+
 def at_multiprocessing_exit(owner: object, close: weakref.WeakMethod[Callable[[], None]]) -> None:
     """Have ``close`` called when a multiprocessing child ends, which it does by ``os._exit``, past ``atexit``.
 
     The child's bootstrap clears finalizers and then runs what was registered for after the fork, so the finalizer is
     set from there.
 
+    Called at set-up too: a child may set up after its bootstrap, and a fork server's while it imports the main module,
+    before.
+
     Args:
         owner: keeps the registration alive for as long as it lives.
         close: bound method to call with no argument.
     """
     util = sys.modules.get("multiprocessing.util")
-    if util is not None:
-        util.register_after_fork(owner, _FinalizerSetter(close))
-
-
-def finalize_with_multiprocessing(close: weakref.WeakMethod[Callable[[], None]]) -> None:
-    """Have ``close`` called when this process, a multiprocessing child, ends."""
-    util = sys.modules.get("multiprocessing.util")
-    if util is not None:
-        _FinalizerSetter(close)(None)
+    if util is None:
+        return
+    set_finalizer = _FinalizerSetter(close)
+    util.register_after_fork(owner, set_finalizer)
+    if sys.modules["multiprocessing.process"].parent_process() is not None:
+        set_finalizer(owner)
 
 
 class _FinalizerSetter:

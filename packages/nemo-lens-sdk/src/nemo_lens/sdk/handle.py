@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import sys
 import time
 import weakref
 from collections.abc import Callable, Mapping
@@ -14,7 +13,8 @@ from opentelemetry import trace
 from opentelemetry.context import Context, attach
 from opentelemetry.sdk.resources import Resource
 
-from nemo_lens.api import state
+# _live is imported here and not at the first span: a fork in the middle of that import would leave its lock held.
+from nemo_lens.api import _live, state  # noqa: F401
 from nemo_lens.api._diagnostics import debug_once
 from nemo_lens.api.backend import LENS_SCOPE, NOOP_BACKEND, install_backend
 from nemo_lens.api.fallbacks import NULL_METER, NULL_PROVIDER, NULL_TRACER
@@ -71,6 +71,7 @@ class OtelHandle:
             parent: context of the parent of root spans. Made current here for the application's own spans in this
                 thread; spans of the API's helpers have it in every thread.
         """
+        _retire_inherited()
         for pipe in self._pipes():
             pipe.start()
         if self._traces is not None:
@@ -88,9 +89,9 @@ class OtelHandle:
             self._parent_token = attach(parent)
         fork.register(self)
         self._close_at_exit()
-        if "multiprocessing.process" in sys.modules and sys.modules["multiprocessing.process"].parent_process():
-            # Set up inside a multiprocessing child, which may end by os._exit: a forked one and a fork server's do.
-            fork.finalize_with_multiprocessing(weakref.WeakMethod(self._close_quietly))
+        fork.at_multiprocessing_exit(self, weakref.WeakMethod(self._close_quietly))
+        global _latest
+        _latest = weakref.ref(self)
 
     @property
     def resource_attributes(self) -> Mapping[str, Any]:
@@ -157,10 +158,13 @@ class OtelHandle:
         return [pipe for pipe in (self._span_pipe, self._metric_pipe, self._log_pipe) if pipe is not None]
 
     def _shutdown(self, reason: str, timeout_ms: int) -> None:
+        deadline = _deadline(timeout_ms)
         if self._closed:
+            # Another thread, or the code that a signal interrupted, may be at it: over means over.
+            for answer in [pipe.begin_close() for pipe in self._pipes()]:
+                wait_for(answer, deadline)
             return
         self._closed = True
-        deadline = _deadline(timeout_ms)
         try:
             self._close(reason, deadline)
         except Exception as fault:  # noqa: BLE001 - the end of telemetry must not be the end of the job
@@ -169,17 +173,25 @@ class OtelHandle:
     def _close(self, reason: str, deadline: float) -> None:
         state.set_enabled_span_groups(())
         install_backend(NOOP_BACKEND)
+        if reason == "SIGTERM":
+            # The interrupted code may hold the lock of an open span, and closing that span wait for it.
+            for pipe in self._pipes():
+                pipe.begin_flush()
         if self._traces is not None:
             self._traces.processor.close_open_spans(reason)
-        answers = [(pipe, pipe.begin_close()) for pipe in self._pipes()]
+        answers = [pipe.begin_close() for pipe in self._pipes()]
         if self._traces is not None:
             self._traces.processor.detach()
-        for pipe, answer in answers:
-            pipe.finish_close(answer, deadline)
-        if self._metrics is not None and self._metrics.outlet is not None:
-            self._metrics.outlet.pipe = None
-        if self._logs is not None:
-            self._logs.outlet.pipe = None
+        try:
+            for answer in answers:
+                wait_for(answer, deadline)
+        finally:  # also when Ctrl-C ends the waiting, so that nothing waits again at exit
+            self._give_up(reason)
+
+    def _give_up(self, reason: str) -> None:
+        for pipe in self._pipes():
+            pipe.abandon()
+        self._disconnect()
         for queue, items in ((self._span_pipe, "spans"), (self._log_pipe, "log records")):
             if queue is not None:
                 warn_of_loss(items, queue.lost())
@@ -188,6 +200,16 @@ class OtelHandle:
         if self._parent_token is not None:
             restore_context(self._parent_token)
         atexit.unregister(self._at_exit)
+
+    def _disconnect(self) -> None:
+        # Processor and outlets are permanent: a later run may have them by now.
+        if self._traces is not None and self._traces.processor.pipe is self._span_pipe:
+            self._traces.processor.detach()
+        if self._metrics is not None and self._metrics.outlet is not None:
+            if self._metrics.outlet.pipe is self._metric_pipe:
+                self._metrics.outlet.pipe = None
+        if self._logs is not None and self._logs.outlet.pipe is self._log_pipe:
+            self._logs.outlet.pipe = None
 
     def _close_quietly(self) -> None:
         self._shutdown("exit", self._timeout_ms)
@@ -201,6 +223,9 @@ class OtelHandle:
                 alive._close_quietly()
 
         self._at_exit = at_exit
+        # urllib3 closes its sockets by weakref.finalize, whose own function at exit must be there before ours, to come
+        # after it.
+        weakref.finalize(self, at_exit).detach()
         atexit.register(at_exit)
 
     def before_fork(self, deadline: float) -> None:
@@ -212,7 +237,14 @@ class OtelHandle:
     def after_fork_in_child(self) -> None:
         """Export as the child: its pid and instance, its own counts, also when multiprocessing ends it."""
         if self._closed:
-            return
+            # Forked while the parent's shutdown waits: this run is over here.
+            self._disconnect()
+        else:
+            self._become_child()
+        if self._sigterm is not None:
+            self._sigterm.after_fork_in_child()
+
+    def _become_child(self) -> None:
         self._pid = os.getpid()
         self._resource = forked_resource(self._resource)
         for outgoing in self._outgoing:
@@ -222,9 +254,26 @@ class OtelHandle:
             if self._metrics.outlet is not None:
                 self._metrics.outlet.resource = self._resource
             _compat.restart_metrics(self._metrics.provider, self._metrics.reader)
-        if self._sigterm is not None:
-            self._sigterm.after_fork_in_child()
+            fork.renew_locks(self._metrics.provider)
+        if self._traces is not None and self._traces.owned:
+            fork.renew_locks(self._traces.provider)
+        if self._logs is not None and self._logs.owned:
+            fork.renew_locks(self._logs.provider)
+        for pipe in self._pipes():
+            # Now, because Python 3.12 refuses new threads at exit, and after the metrics: their thread collects.
+            pipe.start()
         fork.at_multiprocessing_exit(self, weakref.WeakMethod(self._close_quietly))
+
+
+# The handle opened last, in this process or in the parent it was forked from.
+_latest: weakref.ref[OtelHandle] | None = None
+
+
+def _retire_inherited() -> None:
+    """Finish the run that a forked child inherited, when it sets up for itself: its threads would go on beside."""
+    inherited = _latest() if _latest is not None else None
+    if inherited is not None and not inherited.is_shutdown:
+        inherited.shutdown()
 
 
 def _deadline(timeout_ms: float) -> float:

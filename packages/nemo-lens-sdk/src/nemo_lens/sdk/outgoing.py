@@ -1,4 +1,4 @@
-"""The last look at spans and log records before they are sent, in the export thread.
+"""The last look at spans, log records and data points before they are sent, in the export thread.
 
 What reached a span past the API's cleaning (``span.set_attribute``, other instrumentations) could spoil a whole batch:
 a lone surrogate or a 70-bit integer cannot be encoded, a 5 MB string exceeds the message limit. Here such values
@@ -9,12 +9,15 @@ its providers theirs once and for all.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from opentelemetry.sdk.metrics.export import MetricsData
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.trace import Link, Status
 
+from nemo_lens.api._diagnostics import warn_once
 from nemo_lens.api.attributes import clean_attributes, clean_text, text_limit
 from nemo_lens.sdk import _compat
 
@@ -43,7 +46,12 @@ class Outgoing:
         part: list[Any] = []
         size = 0
         for item in batch:
-            prepared, weight = self._prepare(item)
+            try:
+                prepared, weight = self._prepare(item)
+            except Exception as fault:  # noqa: BLE001 - one item must not take the others of its batch with it
+                kind = (type(item).__name__, type(fault).__name__)
+                warn_once(("prepare", *kind), "a %s could not be prepared for export and is lost: %s", *kind)
+                continue
             if part and size + weight > MAX_PART_CHARACTERS:
                 yield part
                 part, size = [], 0
@@ -78,10 +86,63 @@ class OutgoingLogs(Outgoing):
             weight = _weigh_record(record)
         except _UnsendableError:
             record.attributes = _clean(record.attributes)
-            if isinstance(record.body, str):
-                record.body = clean_text(record.body)
+            record.body = _mended_value(record.body)
             weight = _weigh_record(record)
         return _compat.log_with_resource(item, self.resource), weight
+
+
+def mended_metrics(data: MetricsData, resource: Resource | None) -> MetricsData:
+    """Return a collection whose points can all be sent: one that cannot would spoil each collection after it, too.
+
+    Args:
+        data: what the SDK collected.
+        resource: resource to put on it; None to leave what is there.
+    """
+    return replace(
+        data,
+        resource_metrics=[
+            replace(
+                of_resource,
+                resource=of_resource.resource if resource is None else resource,
+                scope_metrics=[
+                    replace(of_scope, metrics=[_mended_metric(metric) for metric in of_scope.metrics])
+                    for of_scope in of_resource.scope_metrics
+                ],
+            )
+            for of_resource in data.resource_metrics
+        ],
+    )
+
+
+def _mended_metric(metric: Any) -> Any:
+    description = clean_text(metric.description or "")
+    points = [point if _is_sound(point) else _mended_point(point) for point in metric.data.data_points]
+    return replace(metric, description=description, data=replace(metric.data, data_points=points))
+
+
+def _is_sound(point: Any) -> bool:
+    """Return whether a data point, or an exemplar of one, can be sent."""
+    try:
+        # A histogram has sums, which are sent as floats, and no value.
+        _weigh_value(getattr(point, "value", None))
+        _weigh(point.attributes if hasattr(point, "attributes") else point.filtered_attributes)
+    except _UnsendableError:
+        return False
+    return all(_is_sound(exemplar) for exemplar in getattr(point, "exemplars", ()))
+
+
+def _mended_point(point: Any) -> Any:
+    changes: dict[str, Any] = {
+        "attributes": _clean(point.attributes),
+        "exemplars": [exemplar for exemplar in point.exemplars if _is_sound(exemplar)],
+    }
+    if isinstance(getattr(point, "value", None), int):
+        # Beyond 64 bits OTLP has floats only.
+        try:
+            changes["value"] = point.value if _MIN_INT64 <= point.value <= _MAX_INT64 else float(point.value)
+        except OverflowError:
+            changes["value"] = float("inf") if point.value > 0 else float("-inf")
+    return replace(point, **changes)
 
 
 def _mended(span: ReadableSpan, resource: Resource) -> ReadableSpan:
@@ -116,7 +177,23 @@ def _copy(span: ReadableSpan, resource: Resource, **changes: Any) -> ReadableSpa
 
 
 def _clean(attributes: Mapping[str, Any] | None) -> dict[str, Any]:
-    return clean_attributes(dict(attributes or {}), _NO_REDACTION)
+    flat = dict(attributes or {})
+    # The SDK lets mappings through where the API's cleaning has none.
+    nested = {clean_text(key): _mended_value(flat.pop(key)) for key in list(flat) if isinstance(flat[key], Mapping)}
+    return {**clean_attributes(flat, _NO_REDACTION), **nested}
+
+
+def _mended_value(value: Any) -> Any:
+    """Return the body of a log record, or a part of one, as it can be sent."""
+    if isinstance(value, Mapping):
+        return {clean_text(key): _mended_value(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_mended_value(part) for part in value]
+    try:
+        _weigh_value(value)
+    except _UnsendableError:
+        return clean_text(value)
+    return value
 
 
 class _UnsendableError(Exception):
@@ -134,7 +211,7 @@ def _weigh_span(span: ReadableSpan) -> int:
 
 
 def _weigh_record(record: Any) -> int:
-    return _weigh(record.attributes) + (_weigh_text(record.body) if isinstance(record.body, str) else 0)
+    return _weigh(record.attributes) + _weigh_value(record.body)
 
 
 def _weigh(attributes: Mapping[str, Any] | None) -> int:
@@ -177,7 +254,10 @@ def _weigh_value(value: Any) -> int:
     raise _UnsendableError
 
 
-def _weigh_text(text: str) -> int:
+def _weigh_text(text: Any) -> int:
+    # What no type checker saw may have named a span by something else.
+    if not isinstance(text, str):
+        raise _UnsendableError
     if len(text) > text_limit():
         raise _UnsendableError
     if text.isascii():

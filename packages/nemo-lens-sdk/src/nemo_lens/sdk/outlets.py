@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult, MetricsData
 from opentelemetry.sdk.resources import Resource
 
 from nemo_lens.sdk import _compat
+from nemo_lens.sdk.outgoing import mended_metrics
 from nemo_lens.sdk.pipe import CollectPipe, QueuePipe
 
 
@@ -25,13 +25,8 @@ class MetricOutlet(MetricExporter):
         exporter = pipe.exporter.get() if pipe is not None else None
         if pipe is None or exporter is None:
             return MetricExportResult.FAILURE
-        resource = self.resource
-        if resource is not None:
-            metrics_data = replace(
-                metrics_data,
-                resource_metrics=[replace(part, resource=resource) for part in metrics_data.resource_metrics],
-            )
         try:
+            metrics_data = mended_metrics(metrics_data, self.resource)
             result: MetricExportResult = exporter.export(metrics_data, timeout_millis=timeout_millis)
         except Exception as fault:  # noqa: BLE001 - a plug-in's exporter may raise anything
             pipe.report(fault)

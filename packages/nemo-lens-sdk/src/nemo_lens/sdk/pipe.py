@@ -27,6 +27,10 @@ from nemo_lens.sdk.settings import QueueSettings
 _Answer = SimpleQueue[bool]
 
 
+# Of this process, and of the children forked from it.
+_grpc_is_off = False
+
+
 class _Request:
     __slots__ = ("answer", "closing")
 
@@ -44,7 +48,11 @@ class PerProcessExporter:
         self._pid = 0
         # Exporters of parents: kept, because closing a parent's channel from a child can hang.
         self._inherited: list[Any] = []
-        self.disabled = False
+
+    @property
+    def disabled(self) -> bool:
+        """Whether there can be no exporter in this process."""
+        return _grpc_is_off and self.plan.transport == "grpc"
 
     def get(self) -> Any:
         """Return this process's exporter, None when there can be none here."""
@@ -63,12 +71,13 @@ class PerProcessExporter:
             self._exporter.shutdown()
 
     def after_unsafe_fork(self) -> None:
-        """Give gRPC up in a child that was forked in the middle of an export."""
+        """Give gRPC up, for all signals, in a child that was forked in the middle of an export over it."""
+        global _grpc_is_off
         if self.plan.transport == "grpc":
-            self.disabled = True
+            _grpc_is_off = True
             warn_once(
                 "grpc after fork",
-                "this process was forked while a gRPC export was in flight, so it exports nothing: "
+                "this process was forked while a gRPC export was in flight, so it exports nothing over gRPC: "
                 "jobs that fork should set OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf",
             )
 
@@ -90,7 +99,8 @@ class ExportPipe:
         self._wake: SimpleQueue[_Request | None] = SimpleQueue()
         self._exporting = threading.Lock()
         self._starting = threading.Lock()
-        self._holds_for_fork = False
+        # The thread that forks and has this pipe wait for it; several may fork at a time.
+        self._held_by: int | None = None
         self._thread: threading.Thread | None = None
 
     @property
@@ -120,11 +130,12 @@ class ExportPipe:
         """Ask for a last export and the end of the thread."""
         return self._ask(closing=True)
 
-    def finish_close(self, answer: _Answer, deadline: float) -> bool:
-        """Wait for the last export until ``deadline``; the thread is left to itself after that."""
-        confirmed = wait_for(answer, deadline)
+    def abandon(self) -> None:
+        """Leave the thread to itself: nobody waits for it any more."""
         self._closed = self._abandoned = True
-        return confirmed
+        # Who waits behind a thread that hangs need not wait on.
+        self._answer_the_late()
+        self._wake.put(None)
 
     def _ask(self, closing: bool) -> _Answer:
         request = _Request(closing)
@@ -132,6 +143,9 @@ class ExportPipe:
             request.answer.put(True)
         elif self._thread is not None or self.start():
             self._wake.put(request)
+            if self._closed:
+                # The thread has ended, perhaps before it saw the request.
+                request.answer.put(False)
         else:
             self._serve(request)
         return request.answer
@@ -148,23 +162,42 @@ class ExportPipe:
             except Empty:
                 due = time.monotonic() + interval if interval is not None else None
             closing = self._serve(request)
+            if self._abandoned and not closing:
+                self._close_exporter()
+                return
+        self._closed = True
+        self._answer_the_late()
+
+    def _answer_the_late(self) -> None:
+        while True:
+            try:
+                request = self._wake.get_nowait()
+            except Empty:
+                return
+            if request is not None:
+                request.answer.put(request.closing)
 
     def _serve(self, request: _Request | None) -> bool:
         """Export, close and answer as asked; return whether this was the end. Never raises."""
         confirmed = False
         try:
             confirmed = self._last_work() if request is not None and request.closing else self._work()
-        except Exception as fault:  # noqa: BLE001 - the thread must outlive any fault of an exporter
+        except BaseException as fault:  # noqa: BLE001 - the thread must outlive any fault, SystemExit too
+            if not isinstance(fault, Exception) and threading.current_thread() is threading.main_thread():
+                raise  # Ctrl-C while the main thread exports
             self.report(fault)
         if request is None:
             return False
         if request.closing:
-            try:
-                self.exporter.close()
-            except Exception as fault:  # noqa: BLE001 - as above
-                debug_once(("close", self.signal), "closing the %s exporter failed: %r", self.signal, fault)
+            self._close_exporter()
         request.answer.put(confirmed)
         return request.closing
+
+    def _close_exporter(self) -> None:
+        try:
+            self.exporter.close()
+        except Exception as fault:  # noqa: BLE001 - as above
+            debug_once(("close", self.signal), "closing the %s exporter failed: %r", self.signal, fault)
 
     def _work(self) -> bool:
         """Export all that is waiting; return whether it was confirmed."""
@@ -173,30 +206,34 @@ class ExportPipe:
     def _last_work(self) -> bool:
         return self._work()
 
-    def report(self, fault: object) -> None:
+    def report(self, fault: BaseException) -> None:
         """Say at WARNING, once, why an export failed."""
+        try:
+            reason = str(fault) or type(fault).__name__
+        except Exception:  # noqa: BLE001 - the exception of a plug-in may do anything
+            reason = type(fault).__name__
         warn_once(
-            ("export", self.signal, str(fault)[:200]),
+            ("export", self.signal, reason[:200]),
             "%s could not be exported to %s: %s",
             self.signal,
             self.exporter.plan.endpoint or self.exporter.plan.name,
-            fault,
+            reason,
         )
 
     def before_fork(self, deadline: float) -> None:
         """Wait for an export in flight, and keep the next one from starting."""
-        if self._thread is not None:
-            self._holds_for_fork = self._exporting.acquire(timeout=max(0.0, deadline - time.monotonic()))
+        if self._thread is not None and self._exporting.acquire(timeout=max(0.0, deadline - time.monotonic())):
+            self._held_by = threading.get_ident()
 
     def after_fork_in_parent(self) -> None:
         """Let exports go on."""
-        if self._holds_for_fork:
-            self._holds_for_fork = False
+        if self._held_by == threading.get_ident():
+            self._held_by = None
             self._exporting.release()
 
     def after_fork_in_child(self) -> None:
         """Start empty: what was waiting is the parent's to send."""
-        unsafe = self._thread is not None and not self._holds_for_fork
+        unsafe = self._thread is not None and self._held_by != threading.get_ident()
         self._reset()
         if unsafe:
             self.exporter.after_unsafe_fork()
@@ -262,17 +299,14 @@ class QueuePipe(ExportPipe):
             exporter = self.exporter.get()
             if exporter is None:
                 return False
-            confirmed = True
+            confirmed = self._confirmed + size
             for part in self._outgoing.parts(batch):
                 try:
-                    succeeded = _compat.succeeded(exporter.export(part))
+                    if _compat.succeeded(exporter.export(part)):
+                        self._confirmed += len(part)
                 except Exception as fault:  # noqa: BLE001 - a plug-in's exporter may raise anything
                     self.report(fault)
-                    succeeded = False
-                if succeeded:
-                    self._confirmed += len(part)
-                confirmed = confirmed and succeeded
-            return confirmed
+            return self._confirmed == confirmed
 
 
 class CollectPipe(ExportPipe):
@@ -289,12 +323,6 @@ class CollectPipe(ExportPipe):
             self.last_export_failed = False
             self.reader.collect(timeout_millis=self._timeout_ms)
             return not self.last_export_failed
-
-    def after_fork_in_child(self) -> None:
-        """Start empty, with a thread: nothing of ours sees a measurement that could start it."""
-        super().after_fork_in_child()
-        if not self._closed:
-            self.start()
 
 
 class ReaderPipe(ExportPipe):

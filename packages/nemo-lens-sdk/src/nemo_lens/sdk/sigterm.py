@@ -58,7 +58,8 @@ class SigtermFlush:
         threading.Thread(target=self._wait, name="nemo-lens-sigterm", daemon=True).start()
 
     def _wait(self) -> None:
-        if self._wake.get():
+        # An answer for each signal: a second one may come while the first waits, or after it was chained.
+        while self._wake.get():
             self._close(self._timeout_ms)
             self._done.put(None)
 

@@ -1,0 +1,442 @@
+"""The public surface: its names, what importing them loads, and how the wheels find each other.
+
+Programs run in interpreters of their own that see the API's source and, where a test needs one, distributions laid out
+in a folder: no site-packages.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import nemo_lens.api
+
+PUBLIC_NAMES = [
+    "DEFAULT_REDACT_KEYS",
+    "NemoLensConfig",
+    "SpanRegistry",
+    "TelemetryHandle",
+    "__version__",
+    "bind_context",
+    "emit_span",
+    "enabled_span_groups",
+    "ensure_run_id",
+    "extract_context",
+    "get_meter",
+    "get_pp_trace_carrier",
+    "get_telemetry",
+    "get_tracer",
+    "inject_context",
+    "instrument",
+    "is_span_group_enabled",
+    "linux_process_create_time",
+    "managed_span",
+    "mark",
+    "pending_span_groups",
+    "redact_value",
+    "safe_set_span_attributes",
+    "set_enabled_span_groups",
+    "set_pp_trace_carrier",
+    "set_span_group_spec",
+    "setup_telemetry",
+    "span_attributes",
+    "span_cm",
+    "trace_fn",
+    "uninstrument",
+]
+MODULE_LIMIT = 25  # modules added to a bare interpreter; the target is 20
+TOUCH = "import nemo_lens.api as a; a.managed_span, a.trace_fn, a.SpanRegistry, a.is_span_group_enabled"
+
+# A backend that says what it is asked to do, and does nothing.
+BACKEND = """
+from nemo_lens.api.backend import NoopBackend
+from nemo_lens.api.fallbacks import NullHandle
+
+class Handle(NullHandle):
+    is_exporting = True
+
+class Recording(NoopBackend):
+    def __init__(self, name):
+        self.name = name
+    def build(self, config, **options):
+        print("built:", self.name)
+        return Handle()
+
+FIRST, SECOND = Recording("first"), Recording("second")
+"""
+SETUP = """
+import logging; logging.basicConfig(format="%(levelname)s %(message)s", level="INFO")
+from nemo_lens.api import *
+handle = setup_telemetry(NemoLensConfig(enabled=True, span_groups=""))
+print("exporting:", handle.is_exporting)
+"""
+
+
+class Site:
+    """A folder with the API's source and made-up distributions; programs see nothing else."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        api = folder / "nemo_lens" / "api"
+        source = Path(nemo_lens.api.__file__).parent
+        shutil.copytree(source, api, ignore=shutil.ignore_patterns("__pycache__"))
+
+    def add(self, name: str, entry_points: dict[str, dict[str, str]], modules: dict[str, str]) -> None:
+        """Lay out one installed distribution."""
+        info = self.folder / f"{name}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        lines = [
+            line
+            for group, points in entry_points.items()
+            for line in (f"[{group}]", *(f"{key} = {value}" for key, value in points.items()))
+        ]
+        (info / "entry_points.txt").write_text("\n".join(lines))
+        for module, source in modules.items():
+            (self.folder / f"{module}.py").write_text(textwrap.dedent(source))
+
+    def run(self, program: str, **environ: str) -> subprocess.CompletedProcess[str]:
+        """Run a program; one that fails fails the test."""
+        clean = {
+            name: value for name, value in os.environ.items() if not name.startswith(("NEMO_LENS", "OTEL", "PYTHON"))
+        }
+        done = subprocess.run(
+            [sys.executable, "-S", "-W", "error", "-c", textwrap.dedent(program)],
+            env={**clean, "PYTHONPATH": str(self.folder), **environ},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
+
+
+def _warnings(done: subprocess.CompletedProcess[str]) -> list[str]:
+    return [line.partition(" ")[2] for line in done.stderr.splitlines() if line.startswith("WARNING ")]
+
+
+# ---- the names
+
+
+def test_the_names_are_frozen() -> None:
+    """A public name appears or goes only together with this list."""
+    assert sorted(nemo_lens.api.__all__) == sorted(PUBLIC_NAMES)
+    assert nemo_lens.api.__all__ == sorted(nemo_lens.api.__all__)
+
+
+def test_every_name_resolves_and_is_listed() -> None:
+    """Each name can be had, ``dir`` shows it, and anything else is an AttributeError that names it."""
+    for name in PUBLIC_NAMES:
+        assert getattr(nemo_lens.api, name) is not None
+        assert name in dir(nemo_lens.api)
+    with pytest.raises(AttributeError, match=r"'nemo_lens\.api' has no attribute 'managed_spam'"):
+        nemo_lens.api.managed_spam  # type: ignore[attr-defined] # noqa: B018
+
+
+def test_every_name_is_documented() -> None:
+    """Each public function and class has a docstring of its own."""
+    for name in PUBLIC_NAMES:
+        value = getattr(nemo_lens.api, name)
+        if callable(value):
+            assert value.__doc__, name
+            assert value.__doc__.strip().splitlines()[0].endswith("."), name
+
+
+# ---- what importing loads
+
+
+def test_importing_loads_little(site: Site) -> None:
+    """Importing the API and touching the gate adds at most 25 modules to a bare interpreter, no third party's."""
+    done = site.run(
+        # `site` is what an interpreter has loaded that was started without -S, as jobs are.
+        f"import site, sys; bare = set(sys.modules)\n{TOUCH}\nprint(*sorted(set(sys.modules) - bare))"
+    )
+    added = done.stdout.split()
+    assert len(added) <= MODULE_LIMIT, added
+    foreign = {name.partition(".")[0] for name in added} - {*sys.stdlib_module_names, "nemo_lens"}
+    assert not foreign
+
+
+@pytest.mark.parametrize(
+    "touch",
+    [
+        "import nemo_lens.api",
+        TOUCH,
+        # What an instrumented library does while telemetry is off, calls included.
+        """
+        from nemo_lens.api import SpanRegistry, managed_span
+        SpanRegistry.register("lib", ["lib.io"], {"default": ["lib.io"]})
+        with managed_span("lib.io", "open", path="x"):
+            pass
+        """,
+    ],
+    ids=["import", "touch", "use"],
+)
+def test_importing_loads_nothing_expensive(site: Site, touch: str) -> None:
+    """No metadata, logging, typing, dataclasses or inspect, and never OpenTelemetry, before they are needed."""
+    program = f"""
+import site, sys; bare = set(sys.modules)
+{textwrap.dedent(touch)}
+print(*sorted(set(sys.modules) - bare))
+"""
+    added = set(site.run(program).stdout.split())
+    unwanted = {
+        "importlib.metadata",
+        "logging",
+        "typing",
+        "dataclasses",
+        "inspect",
+        "re",
+        "enum",
+        "asyncio",
+        "opentelemetry",
+    }
+    assert not added & unwanted
+
+
+def test_importing_touches_nothing_global(site: Site) -> None:
+    """Import and a disabled setup change no environment, start no thread and leave no OpenTelemetry behind."""
+    site.run(
+        """
+        import os, sys, threading, signal
+        before = dict(os.environ), signal.getsignal(signal.SIGTERM), sys.excepthook
+        from nemo_lens.api import *
+        handle = setup_telemetry(NemoLensConfig())
+        assert not handle.is_exporting and get_telemetry() is handle
+        assert (dict(os.environ), signal.getsignal(signal.SIGTERM), sys.excepthook) == before
+        assert threading.active_count() == 1
+        foreign = {name.partition(".")[0] for name in sys.modules} - {*sys.stdlib_module_names, "nemo_lens", "__main__"}
+        assert not foreign, foreign
+        """
+    )
+
+
+def test_the_version_survives_missing_metadata(site: Site) -> None:
+    """Without distribution metadata the version is still a text, and with it the distribution's."""
+    assert site.run("import nemo_lens.api as a; print(a.__version__)").stdout == "0+unknown\n"
+    site.add("nemo_lens_api", {}, {})
+    assert site.run("import nemo_lens.api as a; print(a.__version__)").stdout == "1.0\n"
+
+
+# ---- backends
+
+
+def test_no_backend_warns_and_goes_on(site: Site) -> None:
+    """Enabled without a backend: one WARNING with the install command, a handle that does nothing, every call works."""
+    done = site.run(
+        SETUP
+        + """
+with handle, managed_span("any", "a") as span:
+    assert span is None
+with span_cm("b") as span:
+    span.set_attribute("x", 1)
+assert emit_span(None, "c", 1, 2) is None
+get_meter("m").create_counter("n").add(1)
+assert enabled_span_groups() == frozenset() and handle.force_flush() is True
+print("ran on")
+"""
+    )
+    assert done.stdout == "exporting: False\nran on\n"
+    (message,) = _warnings(done)
+    assert "pip install nemo-lens-sdk" in message
+
+
+def test_one_backend_is_found_once_and_only_when_enabled(site: Site) -> None:
+    """The one installed backend is loaded inside an enabled setup, not at import and not by a disabled one."""
+    site.add("one", {"nemo_lens.backend": {"one": "backends:FIRST"}}, {"backends": BACKEND + "\nprint('loaded')"})
+    done = site.run(
+        """
+        import sys
+        from nemo_lens.api import NemoLensConfig, get_telemetry, setup_telemetry
+        setup_telemetry(NemoLensConfig())
+        assert "importlib.metadata" not in sys.modules and "backends" not in sys.modules
+        handle = setup_telemetry(NemoLensConfig(enabled=True))
+        assert handle.is_exporting and get_telemetry() is handle
+        """
+    )
+    assert done.stdout == "loaded\nbuilt: first\n"
+
+
+def test_two_backends(site: Site) -> None:
+    """One WARNING names both with their distributions; ``otel`` is used unless NEMO_LENS_BACKEND says otherwise."""
+    site.add("one", {"nemo_lens.backend": {"mine": "backends:FIRST"}}, {"backends": BACKEND})
+    site.add("two", {"nemo_lens.backend": {"otel": "backends:SECOND"}}, {})
+    done = site.run(SETUP)
+    assert done.stdout == "built: second\nexporting: True\n"
+    (message,) = _warnings(done)
+    for word in ("'mine'", "one 1.0", "'otel'", "two 1.0", "NEMO_LENS_BACKEND"):
+        assert word in message
+    chosen = site.run(SETUP, NEMO_LENS_BACKEND=" mine ")
+    assert chosen.stdout == "built: first\nexporting: True\n"
+    assert _warnings(chosen) == []
+
+
+def test_a_backend_that_is_not_installed(site: Site) -> None:
+    """NEMO_LENS_BACKEND with an unknown name is a ValueError that names variable, value and nearest name."""
+    site.add("two", {"nemo_lens.backend": {"otel": "backends:SECOND"}}, {"backends": BACKEND})
+    done = site.run(
+        """
+        from nemo_lens.api import *
+        try:
+            setup_telemetry(NemoLensConfig(enabled=True))
+        except ValueError as error:
+            print(error)
+        assert not get_telemetry().is_exporting
+        """,
+        NEMO_LENS_BACKEND="otle",
+    )
+    assert "NEMO_LENS_BACKEND='otle'" in done.stdout
+    assert "did you mean 'otel'?" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "fault", ["raise RuntimeError('broken on import')", "import missing_module", "raise SyntaxError"]
+)
+def test_a_broken_backend_is_skipped(site: Site, fault: str) -> None:
+    """A backend that does not load is one WARNING with its name and distribution; another one is used."""
+    site.add("bad", {"nemo_lens.backend": {"otel": "broken:BACKEND"}}, {"broken": fault})
+    alone = site.run(SETUP)
+    assert alone.stdout == "exporting: False\n"
+    assert [line for line in _warnings(alone) if "'otel'" in line and "bad 1.0" in line]
+    site.add("good", {"nemo_lens.backend": {"other": "backends:FIRST"}}, {"backends": BACKEND})
+    both = site.run(SETUP)
+    assert both.stdout == "built: first\nexporting: True\n"
+    assert len([line for line in _warnings(both) if "could not be loaded" in line]) == 1
+
+
+# ---- integrations
+
+INTEGRATION = """
+def switch_on(*args, **options):
+    print("on:", args, options)
+    return "instrumented"
+
+switch_on.uninstrument = lambda *args: print("off:", args) or "restored"
+
+def one_way():
+    print("one way")
+"""
+
+
+def test_instrument_and_uninstrument(site: Site) -> None:
+    """An integration is found by name, called and undone; an unknown one is a ValueError that helps."""
+    site.add(
+        "plugin",
+        {
+            "nemo_lens.instrumentation": {
+                "mine": "integration:switch_on",
+                "oneway": "integration:one_way",
+                "broken": "integration:missing",
+            }
+        },
+        {"integration": INTEGRATION},
+    )
+    done = site.run(
+        """
+        from nemo_lens.api import *
+        assert instrument("mine", 1, key=2) == "instrumented"
+        assert uninstrument("mine", 1) == "restored"
+        unknown = [(instrument, name) for name in ("mien", "fastapi", "broken")]
+        for call, name in (unknown[0], (uninstrument, "oneway"), *unknown[1:]):
+            try:
+                call(name)
+            except (ValueError, ImportError) as error:
+                print(type(error).__name__, error)
+        """
+    )
+    lines = done.stdout.splitlines()
+    assert lines[:2] == ["on: (1,) {'key': 2}", "off: (1,)"]
+    assert "did you mean 'mine'?" in lines[2]
+    assert "cannot be undone" in lines[3]
+    assert "pip install 'nemo-lens-contrib[fastapi]'" in lines[4]
+    assert lines[5].startswith("ImportError")
+    assert "plugin 1.0" in lines[5]
+
+
+def test_integrations_from_the_environment(site: Site) -> None:
+    """NEMO_LENS_INSTRUMENT switches each named one on at an enabled setup; a missing or failing one is a WARNING."""
+    site.add("one", {"nemo_lens.backend": {"otel": "backends:FIRST"}}, {"backends": BACKEND})
+    site.add(
+        "plugin",
+        {"nemo_lens.instrumentation": {"mine": "integration:switch_on", "bad": "integration:one_way"}},
+        {"integration": INTEGRATION.replace('print("one way")', "raise RuntimeError('not today')")},
+    )
+    done = site.run(SETUP, NEMO_LENS_INSTRUMENT="bad, nobody,,mine ")
+    assert done.stdout == "built: first\non: () {}\nexporting: True\n"
+    bad, nobody = _warnings(done)
+    assert "NEMO_LENS_INSTRUMENT: 'bad'" in bad
+    assert "not today" in bad
+    assert "NEMO_LENS_INSTRUMENT: 'nobody'" in nobody
+    off = site.run(
+        "from nemo_lens.api import *; setup_telemetry(NemoLensConfig())",
+        NEMO_LENS_INSTRUMENT="mine",
+        NEMO_LENS_ENABLED="0",
+    )
+    assert off.stdout == ""
+
+
+# ---- span groups of installed libraries
+
+
+def test_span_groups_of_libraries_that_are_not_imported_yet(site: Site) -> None:
+    """Pending names of the spec are looked up among entry points, mapping or callable; broken ones warn."""
+    site.add("one", {"nemo_lens.backend": {"otel": "backends:FIRST"}}, {"backends": BACKEND})
+    site.add(
+        "consumer",
+        {"nemo_lens.span_groups": {"trainer": "trainer:GROUPS", "saver": "trainer:groups", "bad": "trainer:BAD"}},
+        {
+            "trainer": """
+            print("imported")
+            GROUPS = {"groups": ["Train.Step", "train.io"], "presets": {"quick": ["train.step"]}}
+            BAD = {"group": []}
+            def groups():
+                return {"groups": ["save"]}
+            """
+        },
+    )
+    program = SETUP.replace('""', '"quick,save"') + "print(*sorted(enabled_span_groups()), pending_span_groups())"
+    done = site.run(program)
+    assert done.stdout.splitlines() == [
+        "built: first",
+        "imported",
+        "exporting: True",
+        "Train.Step save train.step ()",
+    ]
+    (message,) = _warnings(done)
+    assert "'bad'" in message
+    assert "consumer 1.0" in message
+
+    own = """
+from nemo_lens.api import SpanRegistry
+SpanRegistry.register("own", ["quick", "save"])
+"""
+    settled = site.run(own + program)
+    assert "imported" not in settled.stdout, "nothing was pending, so no library needed to be imported"
+
+
+def test_a_library_replaces_what_its_entry_point_said(site: Site) -> None:
+    """What an entry point registered is provisional: the library's own registration takes its place without a word."""
+    site.add("one", {"nemo_lens.backend": {"otel": "backends:FIRST"}}, {"backends": BACKEND})
+    site.add("lib", {"nemo_lens.span_groups": {"lib": "lib:GROUPS"}}, {"lib": 'GROUPS = {"groups": ["a", "b"]}'})
+    done = site.run(
+        SETUP.replace('""', '"a,b,c"')
+        + """
+print(*sorted(enabled_span_groups()))
+SpanRegistry.register("lib", ["b", "c"])
+print(*sorted(enabled_span_groups()))
+"""
+    )
+    assert done.stdout.splitlines()[-2:] == ["a b", "b c"]
+    assert [line for line in _warnings(done) if "lib" in line.split("registered so far")[0]] == []
