@@ -32,6 +32,7 @@ for fault in (ValueError("bad \\x1b[31m value"), KeyboardInterrupt()):
 def test_a_run_is_read_back_with_its_marks(suffix: str, tmp_path: Path) -> None:
     """Error, interruption and the span that was open at exit, plain and in a gzip file of several members."""
     environ = {key: value for key, value in os.environ.items() if not key.startswith(("OTEL_", "NEMO_LENS_"))}
+    environ["COLUMNS"] = "200"  # no line wraps, however long the durations are
     subprocess.run([sys.executable, "-c", PROGRAM % suffix], cwd=tmp_path, env=environ, check=True, timeout=30)
     if suffix:
         assert (tmp_path / "spans-traces.jsonl.gz").read_bytes().count(b"\x1f\x8b\x08") == 3

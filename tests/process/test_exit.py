@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from process_runs import Finished, Written, run
 
+from support.otlp_receiver import OtlpReceiver
+
 pytestmark = pytest.mark.timeout(60)
 
 ERROR = 2
@@ -69,7 +71,7 @@ def test_sys_exit_in_a_span_is_no_error(written: Written, code: int, interrupted
 
 
 def test_open_spans_are_closed_innermost_first_and_marked(written: Written) -> None:
-    """Spans open at exit, of any thread, are ended innermost first, marked as truncated, with an event that says why."""
+    """Spans open at exit, of any thread, are ended innermost first, marked, with an event that says why."""
     run("lives", "leaves_spans_open", environ=written.environ)
     assert [span["name"] for span in written.spans()][-4:] == ["in thread", "step", "epoch", "run"]
     for name in ("in thread", "step", "epoch", "run"):
@@ -79,6 +81,15 @@ def test_open_spans_are_closed_innermost_first_and_marked(written: Written) -> N
     assert TRUNCATED not in written.span("done")["attributes"]
     ends = [written.span(name)["end"] for name in ("step", "epoch", "run")]
     assert ends == sorted(ends)
+
+
+def test_a_second_shutdown_does_not_cut_the_first_off(otlp_receiver: OtlpReceiver) -> None:
+    """A second ``shutdown`` with less time returns in its own time; the first one delivers in its."""
+    otlp_receiver.delay(0.5)
+    ended = run("lives", "two_shutdowns", environ=otlp_receiver.environ("http/protobuf"))
+    assert (ended.code, ended.stderr) == (0, "")
+    assert [span["name"] for span in otlp_receiver.spans()] == ["done"]
+    assert [log["body"] for log in otlp_receiver.logs()] == ["done"]
 
 
 def test_after_a_shutdown_nothing_is_sent_and_nothing_complains(written: Written) -> None:

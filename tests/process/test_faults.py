@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 from process_runs import Written, run, warnings_of
+
 from support.otlp_receiver import OtlpReceiver
 
 pytestmark = pytest.mark.timeout(60)
@@ -40,7 +41,11 @@ def test_what_is_no_exporter_is_reported_and_hurts_nobody() -> None:
     assert ended.code == 0, ended.stderr
     assert ended.fact("confirmed") is False
     assert ended.fact("seconds") < 4
-    for part in ("'object' object has no attribute 'export'", "'int' object has no attribute 'export'", "flush is broken"):
+    for part in (
+        "'object' object has no attribute 'export'",
+        "'int' object has no attribute 'export'",
+        "flush is broken",
+    ):
         assert len(warnings_of(ended.stderr, part)) == 1, ended.stderr
     assert "Traceback" not in ended.stderr
 
@@ -61,18 +66,21 @@ def test_poison_takes_nothing_with_it(written: Written, otlp_receiver: OtlpRecei
     spans = {span["name"]: span for span in receiver.spans()}
     assert Counter(span["name"] for span in receiver.spans()) == {
         "good": 20,
-        **dict.fromkeys(("surrogate", "integer", "large", "wide 0", "wide 1", "wide 2", "12", "name\ufffd"), 1),
-        **dict.fromkeys(set(spans) & {"None", "renamed", ""}, 1),
+        **dict.fromkeys(("surrogate", "integer", "large", "12", "", "name\ufffd"), 1),
+        **{f"wide {number}": 1 for number in range(6)},
     }
-    assert len(spans) == 10
     surrogate = spans["surrogate"]
     assert surrogate["attributes"] == {"text": "a\ufffdb", "key\ufffd": "kept", "texts": ["ok", "\ufffd"]}
-    assert [(event["name"], event["attributes"]) for event in surrogate["events"]] == [("event\ufffd", {"text": "\ufffd"})]
+    assert [(event["name"], event["attributes"]) for event in surrogate["events"]] == [
+        ("event\ufffd", {"text": "\ufffd"})
+    ]
     assert [link["attributes"] for link in surrogate["links"]] == [{"text": "\ufffd"}]
     assert surrogate["description"] == "why\ufffd"
     assert spans["integer"]["attributes"] == {"number": str(2**70), "numbers": ["1", str(-(2**70))]}
-    assert len(spans["large"]["attributes"]["text"]) == len(spans["large"]["events"][0]["attributes"]["text"]) == LONGEST
-    for number in range(3):
+    assert (
+        len(spans["large"]["attributes"]["text"]) == len(spans["large"]["events"][0]["attributes"]["text"]) == LONGEST
+    )
+    for number in range(6):
         assert {len(text) for text in spans[f"wide {number}"]["attributes"].values()} == {LONGEST}
 
     points = written.points() if protocol == "file" else otlp_receiver.points()

@@ -24,10 +24,7 @@ def check_family(job: Finished, written: Written) -> None:
     assert Counter(span["name"] for span in spans) == Counter([*(fact["name"] for fact in done), "open at fork"])
     assert {(span["resource"]["process.pid"], span["name"]) for span in spans} == {*by_pid, (parent, "open at fork")}
     assert len({span["span_id"] for span in spans}) == len(spans)
-    open_at_fork = written.span("open at fork")
-    for span in spans:
-        if span["name"] not in ("queued", "open at fork") and "-" in span["resource"]["service.instance.id"][-8:]:
-            assert span["resource"]["nemo.run.id"] == RUN_ID
+    assert {span["resource"]["nemo.run.id"] for span in spans} == {RUN_ID}
 
     logs = written.logs()
     assert {(log["resource"]["process.pid"], log["body"]) for log in logs} == by_pid
@@ -43,7 +40,7 @@ def check_family(job: Finished, written: Written) -> None:
     for fact in done:
         amounts[fact["worker"]] += fact["amount"]
     assert written.totals("done") == dict(amounts)
-    assert open_at_fork["resource"]["service.instance.id"] == f"{RUN_ID}-rank{RANK}"
+    assert written.span("open at fork")["resource"]["service.instance.id"] == f"{RUN_ID}-rank{RANK}"
 
 
 def check_forked(job: Finished, written: Written) -> None:
@@ -57,6 +54,10 @@ def check_forked(job: Finished, written: Written) -> None:
         assert span["resource"]["service.instance.id"] == own
         if span["name"].startswith("child"):
             assert (span["trace_id"], span["parent_id"]) == (open_at_fork["trace_id"], open_at_fork["span_id"])
+    # Observed in the process that reports it; a worker that got nothing to do reports nothing else.
+    observed = written.totals("pid")
+    assert observed == {pid: pid for pid in observed}
+    assert set(observed) >= set(written.totals("done"))
 
 
 @pytest.mark.parametrize(
@@ -66,8 +67,8 @@ def test_a_forked_child_sends_its_own_and_the_parent_the_rest(written: Written, 
     """However a forked child ends, its spans, logs and sums arrive exactly once, as its own, and start at zero.
 
     The parent's queued spans are sent once, by the parent, and so is the span that was open at the fork. With one
-    random seed everywhere, all ids are distinct. Ends covered: os._exit after a public flush, sys.exit,
-    multiprocessing's bootstrap, workers of pools (joined, or ended by SIGTERM with the handler installed), an exception.
+    random seed everywhere, all ids are distinct. Ends covered: os._exit after a public flush, sys.exit, an exception,
+    multiprocessing's bootstrap, workers of pools (joined, or ended by SIGTERM with the handler installed).
     """
     arguments = ["fork"] if scenario == "processes" else []
     check_forked(run("forks", scenario, *arguments, environ=written.environ), written)
@@ -93,6 +94,23 @@ def test_a_spawned_child_is_set_up_from_the_environment(written: Written) -> Non
     assert child["resource"]["process.pid"] == job.fact("worker")
     assert written.totals("done") == {job.fact("worker"): 3}
     assert [log["body"] for log in written.logs()] == ["child"]
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_a_child_that_sets_up_on_import_is_delivered(written: Written, method: str) -> None:
+    """A set-up at the top of the main module runs before multiprocessing's bootstrap, which must not forget it."""
+    job = run("set_up_on_import", method, environ=written.environ)
+    assert (job.code, job.fact("codes")) == (0, [0]), job.stderr
+    assert written.span("done")["resource"]["process.pid"] == job.fact("worker")
+    assert written.totals("done") == {job.fact("worker"): 3}
+    assert [log["body"] for log in written.logs()] == ["done"]
+
+
+def test_a_worker_that_never_set_up_is_left_alone(written: Written) -> None:
+    """Every call works in a spawned worker without a set-up, sends nothing and says nothing."""
+    job = run("forks", "without_a_set_up", environ=written.environ)
+    assert (job.code, job.fact("codes"), job.stderr) == (0, [0], "")
+    assert written.names() == ["queued"]
 
 
 def test_grandchildren_are_themselves(written: Written) -> None:

@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 from process_runs import Running, refusing_endpoint, run, warnings_of
+
 from support.otlp_receiver import OtlpReceiver
 
 pytestmark = pytest.mark.timeout(60)
@@ -76,10 +77,11 @@ def test_a_child_forked_while_the_parent_shuts_down_sends_nothing(otlp_receiver:
     """The run is over in such a child: it neither sends as its parent nor waits for the parent's collector."""
     otlp_receiver.hang()
     job = Running("forks", "closing", environ=otlp_receiver.environ("http/protobuf"))
-    job.wait_until("forked")
+    job.wait_until("child_s")
     otlp_receiver.accept()
     ended = job.finish()
     assert (ended.code, ended.fact("codes")) == (0, [0]), ended.stderr
+    assert ended.fact("child_s") < 2
     assert otlp_receiver.spans() == []
     assert {point["value"] for point in otlp_receiver.points() if point["name"] == "done"} == {1}
 

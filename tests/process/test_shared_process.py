@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from process_runs import Written, run, warnings_of
+
 from support.otlp_receiver import OtlpReceiver
 
 pytestmark = pytest.mark.timeout(60)
@@ -44,7 +45,7 @@ def test_a_hosts_own_providers_stay_the_hosts(written: Written) -> None:
         assert (span["resource"]["service.name"], span["resource"]["host.owned"]) == ("host", True)
         assert int(span["span_id"], 16) < 100
         assert ("nemo.span.truncated" in span["attributes"]) == ("open" in name)
-    assert len(set(span["trace_id"] for span in written.spans())) == 2
+    assert len({span["trace_id"] for span in written.spans()}) == 2
 
     # At the host: everything, the truncated ones too, once.
     host = [f"host {when} {number}" for when in ("before", "open", "after") for number in (1, 2)]
@@ -91,7 +92,9 @@ def test_a_disabled_set_up_touches_nothing(written: Written, value: str) -> None
     The application can then install its own provider, and a later set-up that is on works with it.
     """
     environ = {} if value == "config" else {"OTEL_SDK_DISABLED": value}
-    ended = run("shared", "disabled", "config" if value == "config" else "variable", environ={**written.environ, **environ})
+    ended = run(
+        "shared", "disabled", "config" if value == "config" else "variable", environ={**written.environ, **environ}
+    )
     assert ended.code == 0, ended.stderr
     assert ended.fact("span")
     assert (ended.fact("exporting"), ended.fact("groups"), ended.fact("threads")) == (False, [], 1)
@@ -102,7 +105,7 @@ def test_a_disabled_set_up_touches_nothing(written: Written, value: str) -> None
 
 
 def test_a_failed_set_up_leaves_nothing_and_can_be_repeated(written: Written) -> None:
-    """Each setting that cannot work is one ValueError naming it: no thread, no provider, no group; then a good one works."""
+    """A setting that cannot work is one ValueError naming it: no thread, provider or group is left, a retry works."""
     ended = run("shared", "half_built", environ=written.environ)
     assert ended.code == 0, ended.stderr
     attempts = [fact for fact in ended.facts if "bad" in fact]
@@ -116,7 +119,7 @@ def test_a_failed_set_up_leaves_nothing_and_can_be_repeated(written: Written) ->
 
 @pytest.mark.parametrize("protocol", ["file", "grpc", "http/protobuf"])
 def test_many_runs_leave_no_survivor(written: Written, otlp_receiver: OtlpReceiver, protocol: str) -> None:
-    """After 100 set-ups and shutdowns no thread, no open file and no object of theirs is left, but for the last run's."""
+    """After 100 set-ups and shutdowns no thread, open file or object of theirs is left, but for the last run's."""
     environ = written.environ if protocol == "file" else otlp_receiver.environ(protocol)
     ended = run("shared", "many_runs", 100, environ=environ)
     assert ended.code == 0, ended.stderr

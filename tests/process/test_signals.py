@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import signal
+import time
 
 import pytest
 from process_runs import Finished, Running, Written, hanging_endpoint, run, warnings_of
+
 from support.otlp_receiver import OtlpReceiver
 
 pytestmark = pytest.mark.timeout(60)
@@ -13,7 +15,9 @@ pytestmark = pytest.mark.timeout(60)
 TRUNCATED, REASON = "nemo.span.truncated", "nemo.span.truncated.reason"
 
 
-def signalled(scenario: str, *args: object, environ: dict[str, str], number: signal.Signals = signal.SIGTERM) -> Finished:
+def signalled(
+    scenario: str, *args: object, environ: dict[str, str], number: signal.Signals = signal.SIGTERM
+) -> Finished:
     """Run a scenario and send the signal once it waits for one."""
     job = Running("lives", scenario, *args, environ=environ)
     job.wait_until("ready")
@@ -74,14 +78,27 @@ def test_sigterm_in_a_shutdown_lets_it_finish(otlp_receiver: OtlpReceiver) -> No
     otlp_receiver.delay(0.7)
     job = Running("lives", "terminated_in_shutdown", environ=otlp_receiver.environ("http/protobuf"))
     job.wait_until("ready")
-    # The receiver notes a request once its delay is over; the shutdown is in the middle of it by then.
-    signal.sigtimedwait([], 0.3)
+    time.sleep(0.3)  # until it is in the middle of it
     job.send(signal.SIGTERM)
     ended = job.finish()
     assert ended.code == -signal.SIGTERM, ended.stderr
     assert [span["name"] for span in otlp_receiver.spans()] == ["done"]
     assert [point["value"] for point in otlp_receiver.points() if point["name"] == "done"] == [2]
     assert [log["body"] for log in otlp_receiver.logs()] == ["done"]
+
+
+def test_ctrl_c_ends_the_waiting_of_a_shutdown() -> None:
+    """Ctrl-C while ``shutdown`` waits for a collector that hangs ends the process now, with the loss told."""
+    with hanging_endpoint() as endpoint:
+        environ = {"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint, "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}
+        job = Running("lives", "interrupted_in_shutdown", environ=environ)
+        job.wait_until("ready")
+        time.sleep(0.5)  # until it waits
+        sent_at = job.send(signal.SIGINT)
+        ended = job.finish()
+    assert ended.code == -signal.SIGINT, ended.stderr
+    assert ended.ended_at - sent_at < 5
+    assert len(warnings_of(ended.stderr, "1 spans were dropped")) == 1
 
 
 def test_sigterm_delivers_what_is_queued_though_a_span_is_locked(written: Written) -> None:
@@ -100,7 +117,7 @@ def test_shutdown_gives_sigterm_back() -> None:
 
 
 def test_ctrl_c_delivers_what_was_done(written: Written) -> None:
-    """SIGINT ends the run as Python does, code -2 with a KeyboardInterrupt; its spans say that they were interrupted."""
+    """SIGINT ends the run as Python does, with a KeyboardInterrupt; its spans say that they were interrupted."""
     ended = signalled("interrupted", environ=written.environ, number=signal.SIGINT)
     assert ended.code == -signal.SIGINT, ended.stderr
     assert ended.stderr.rstrip().endswith("KeyboardInterrupt")

@@ -8,7 +8,7 @@ import hashlib
 import inspect
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from typing import Any
@@ -312,6 +312,24 @@ def test_scopes_follow_tasks_and_bound_threads(recorded: Recorded) -> None:
     assert recorded.attributes("after") == {"phase": "train"}
     assert recorded.attributes("bound") == {"phase": "pool"}
     assert recorded.attributes("free") == {}
+
+
+def test_a_scope_left_in_another_task(recorded: Recorded) -> None:
+    """A scope held over ``yield`` and left by another task raises nothing and reaches no span of that task."""
+
+    async def held() -> AsyncIterator[None]:
+        with span_attributes({"scope": 1}), span_cm("inside"):
+            yield
+
+    async def main() -> None:
+        generator = held()
+        await asyncio.ensure_future(generator.__anext__())
+        await asyncio.create_task(generator.aclose())  # type: ignore[attr-defined]
+        mark("after")
+
+    asyncio.run(main())
+    assert recorded.attributes("inside") == {"scope": 1}
+    assert recorded.attributes("after") == {}
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)

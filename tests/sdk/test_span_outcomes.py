@@ -171,11 +171,14 @@ def test_an_exception_kept_and_raised_again_is_not_recorded_again_outside(record
 
 
 def test_each_exception_of_a_loop_is_recorded(recorded: Recorded, run: Run) -> None:
-    """The same type from the same line, often at the same address, is recorded each time."""
-    for number in range(20):
-        with contextlib.suppress(ValueError):
-            run("a", lambda number=number: _raise(ValueError(str(number))))  # type: ignore[misc]
-    assert [exceptions(span) for span in recorded.spans()] == [[("ValueError", str(number))] for number in range(20)]
+    """The same type from the same line, often at the same address, is recorded each time, also inside one trace."""
+    for outer in (contextlib.nullcontext(), span_cm("outer")):
+        with outer:
+            for number in range(20):
+                with contextlib.suppress(ValueError):
+                    run("a", lambda number=number: _raise(ValueError(str(number))))  # type: ignore[misc]
+    expected = [[("ValueError", str(number))] for number in range(20)]
+    assert [exceptions(span) for span in recorded.spans()] == [*expected, *expected, []]
 
 
 def test_a_new_exception_at_the_address_of_a_recorded_one_is_recorded(recorded: Recorded) -> None:
@@ -335,6 +338,21 @@ def test_long_messages_are_cut(recorded: Recorded) -> None:
     attributes = event.attributes or {}
     assert {len(str(attributes[key])) for key in ("exception.message", "exception.stacktrace")} == {8192}
     assert len(str(recorded.named("a").status.description)) == 8192
+
+
+def test_the_end_of_a_long_traceback_is_kept(recorded: Recorded) -> None:
+    """Of a traceback that is too long, the end is sent: it names the exception and where it was raised."""
+    error = ValueError("the last")
+    link: BaseException = error
+    for number in range(200):
+        link.__cause__ = ValueError(f"cause {number}")
+        link = link.__cause__
+    with pytest.raises(ValueError, match="the last"), span_cm("a"):
+        raise error
+    (event,) = recorded.named("a").events
+    stack = str((event.attributes or {})["exception.stacktrace"])
+    assert len(stack) == 8192
+    assert stack.endswith("ValueError: the last\n")
 
 
 # ---- interruptions

@@ -113,7 +113,7 @@ def poison() -> None:
     with managed_span("work", "large") as span:
         span.set_attribute("text", "x" * 5_000_000)
         span.add_event("large", {"text": "y" * 5_000_000})
-    for number in range(3):
+    for number in range(6):
         with managed_span("work", f"wide {number}") as span:
             for key in range(120):
                 span.set_attribute(f"text.{key}", "z" * 100_000)

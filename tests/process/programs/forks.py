@@ -14,7 +14,7 @@ from typing import Any
 import common
 from common import say
 
-from nemo_lens.api import get_telemetry, inject_context, managed_span, setup_telemetry
+from nemo_lens.api import get_telemetry, inject_context, managed_span, setup_telemetry, span_cm
 
 CHILDREN = 3
 
@@ -33,7 +33,10 @@ def work(name: str, amount: int) -> int:
 
 def start_job() -> Any:
     """Set up and leave something in every queue."""
+    from opentelemetry.metrics import Observation
+
     handle = common.set_up(logs_enabled=True)
+    handle.meter.create_observable_gauge("pid", [lambda options: [Observation(os.getpid())]])
     work("queued", 5)
     say(parent=os.getpid())
     return handle
@@ -202,6 +205,28 @@ def worker_of_environment() -> None:
     work("child", 3)
 
 
+def without_a_set_up() -> None:
+    """A spawned worker that uses all of telemetry and never set it up."""
+    start_job()
+    child = multiprocessing.get_context("spawn").Process(target=unaware_worker)
+    child.start()
+    child.join()
+    say(codes=[child.exitcode])
+
+
+def unaware_worker() -> None:
+    with managed_span("work", "of the unaware") as span:
+        assert span is None
+    with span_cm("of the unaware") as span:
+        span.set_attribute("key", 1)
+    handle = get_telemetry()
+    handle.tracer.start_span("of the unaware").end()
+    handle.meter.create_counter("done").add(1)
+    assert handle.force_flush(100)
+    assert not handle.is_exporting
+    handle.shutdown()
+
+
 def open_span_left_in_child() -> None:
     """A generator of forks: the child returns out of the parent's ``with`` block, as a fork in a helper does."""
 
@@ -304,11 +329,12 @@ def closing() -> None:
         assert get_telemetry() is not handle
         sys.exit(0)
 
+    forking = time.monotonic()
     pid = os.fork()
     if pid == 0:
         body()
-    say(forked=True)
     reap([pid])
+    say(child_s=time.monotonic() - forking)
     shutting.join()
 
 

@@ -185,6 +185,15 @@ def terminated_in_shutdown() -> None:
     say(shut_down=True)
 
 
+def two_shutdowns() -> None:
+    """Shut down from two threads; the one in more of a hurry must not cut the other one's off."""
+    handle = begin()
+    hurried = threading.Thread(target=lambda: (time.sleep(0.1), handle.shutdown(100)))
+    hurried.start()
+    handle.shutdown(10_000)
+    hurried.join()
+
+
 def terminated_in_lock() -> None:
     """Get SIGTERM while the interrupted code holds the lock of an open span."""
     begin().install_sigterm_handler(500)
@@ -224,6 +233,13 @@ def interrupted() -> None:
     """Wait for Ctrl-C."""
     begin()
     _work_until_signalled()
+
+
+def interrupted_in_shutdown() -> None:
+    """Get Ctrl-C while a shutdown waits for a collector that hangs."""
+    handle = begin(shutdown_timeout_ms=20_000)
+    say(ready=True)
+    handle.shutdown()
 
 
 # ---- collectors that are dead or hang

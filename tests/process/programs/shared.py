@@ -92,9 +92,8 @@ def host() -> None:
         before = host_tracer.start_span(f"host before {round_number}")
         handle = common.set_up(logs_enabled=True)
         with host_tracer.start_as_current_span(f"host open {round_number}") as host_span:
-            with managed_span("work", f"lens {round_number}"):
-                with managed_span("work", "secret"):
-                    pass
+            with managed_span("work", f"lens {round_number}"), managed_span("work", "secret"):
+                pass
             common.write_log(handle, f"log {round_number}")
             handle.meter.create_counter("lens.counter").add(1)
             meters.get_meter("host").create_counter("host.counter").add(1)
@@ -263,7 +262,9 @@ def _left() -> list[str]:
     from opentelemetry import _logs, metrics, trace
 
     globals_ = (trace.get_tracer_provider(), metrics.get_meter_provider(), _logs.get_logger_provider())
-    left = [type(provider).__name__ for provider in globals_ if type(provider).__module__.startswith("opentelemetry.sdk")]
+    left = [
+        type(provider).__name__ for provider in globals_ if type(provider).__module__.startswith("opentelemetry.sdk")
+    ]
     if get_telemetry().is_exporting:
         left.append("handle")
     return [*left, *enabled_span_groups()]

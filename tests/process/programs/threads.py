@@ -78,7 +78,9 @@ def forks_against_threads(forks: str) -> None:
 
 
 def forking_threads(threads: str, forks: str) -> None:
-    """Several threads fork at a time, next to exports; afterwards the parent still exports."""
+    """Several threads fork at a time, next to exports and a slow hook of another library's."""
+    # Registered before ours, so run after it: one fork's hold outlasts another's wait.
+    os.register_at_fork(before=lambda: time.sleep(0.15))
     handle = common.set_up(logs_enabled=True)
     stop = threading.Event()
 

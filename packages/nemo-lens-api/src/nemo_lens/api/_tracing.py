@@ -11,7 +11,6 @@ from nemo_lens.api._diagnostics import debug_once
 from nemo_lens.api._generators import async_generator_wrapper, generator_wrapper
 from nemo_lens.api._live import LiveSpan
 from nemo_lens.api.attributes import clean_attributes
-from nemo_lens.api.attributes import clean_attributes
 from nemo_lens.api.backend import LENS_SCOPE
 from nemo_lens.api.fallbacks import NULL_CONTEXT, check_traceable
 
@@ -40,8 +39,6 @@ def decorate(fn: Any, group: str, name: str | None, tracer: Any, attributes: Any
         if group not in _state.enabled:
             return None
         attrs = attributes if compute is None else _computed(compute, span_name, args, kwargs)
-        if attrs is not None and type(attrs) is not dict:
-            attrs = clean_attributes(attrs)  # no mapping at all, perhaps
         return LiveSpan(span_name, clean_attributes(attrs), options)
 
     return functools.wraps(fn)(_wrapper_of_kind(fn)(fn, group, open_live))

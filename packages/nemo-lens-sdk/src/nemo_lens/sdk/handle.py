@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import os
 import time
 import weakref
 from collections.abc import Callable, Mapping
@@ -55,7 +54,6 @@ class OtelHandle:
         self._log_pipe = log_pipe
         self._outgoing = outgoing
         self._closed = False
-        self._pid = os.getpid()
         self._sigterm: SigtermFlush | None = None
         self._parent_token: Any = None
         self.tracer_provider: Any = traces.provider if traces else NULL_PROVIDER
@@ -186,9 +184,9 @@ class OtelHandle:
             for answer in answers:
                 wait_for(answer, deadline)
         finally:  # also when Ctrl-C ends the waiting, so that nothing waits again at exit
-            self._give_up(reason)
+            self._let_go(reason)
 
-    def _give_up(self, reason: str) -> None:
+    def _let_go(self, reason: str) -> None:
         for pipe in self._pipes():
             pipe.abandon()
         self._disconnect()
@@ -205,9 +203,9 @@ class OtelHandle:
         # Processor and outlets are permanent: a later run may have them by now.
         if self._traces is not None and self._traces.processor.pipe is self._span_pipe:
             self._traces.processor.detach()
-        if self._metrics is not None and self._metrics.outlet is not None:
-            if self._metrics.outlet.pipe is self._metric_pipe:
-                self._metrics.outlet.pipe = None
+        outlet = self._metrics.outlet if self._metrics is not None else None
+        if outlet is not None and outlet.pipe is self._metric_pipe:
+            outlet.pipe = None
         if self._logs is not None and self._logs.outlet.pipe is self._log_pipe:
             self._logs.outlet.pipe = None
 
@@ -236,29 +234,33 @@ class OtelHandle:
 
     def after_fork_in_child(self) -> None:
         """Export as the child: its pid and instance, its own counts, also when multiprocessing ends it."""
+        self._renew_providers()
         if self._closed:
             # Forked while the parent's shutdown waits: this run is over here.
+            for pipe in self._pipes():
+                pipe.abandon()
             self._disconnect()
         else:
             self._become_child()
         if self._sigterm is not None:
             self._sigterm.after_fork_in_child()
 
-    def _become_child(self) -> None:
-        self._pid = os.getpid()
-        self._resource = forked_resource(self._resource)
-        for outgoing in self._outgoing:
-            if outgoing.resource is not None:
-                outgoing.resource = self._resource
+    def _renew_providers(self) -> None:
         if self._metrics is not None:
-            if self._metrics.outlet is not None:
-                self._metrics.outlet.resource = self._resource
             _compat.restart_metrics(self._metrics.provider, self._metrics.reader)
             fork.renew_locks(self._metrics.provider)
         if self._traces is not None and self._traces.owned:
             fork.renew_locks(self._traces.provider)
         if self._logs is not None and self._logs.owned:
             fork.renew_locks(self._logs.provider)
+
+    def _become_child(self) -> None:
+        self._resource = forked_resource(self._resource)
+        for outgoing in self._outgoing:
+            if outgoing.resource is not None:
+                outgoing.resource = self._resource
+        if self._metrics is not None and self._metrics.outlet is not None:
+            self._metrics.outlet.resource = self._resource
         for pipe in self._pipes():
             # Now, because Python 3.12 refuses new threads at exit, and after the metrics: their thread collects.
             pipe.start()

@@ -22,6 +22,7 @@ from nemo_lens.sdk import _compat, fork
 from nemo_lens.sdk.exporters import ExporterPlan
 from nemo_lens.sdk.outgoing import Outgoing
 from nemo_lens.sdk.settings import QueueSettings
+from nemo_lens.sdk.waiting import take
 
 # An answer: whether all that was asked for has been confirmed. Deadlines are on the monotonic clock.
 _Answer = SimpleQueue[bool]
@@ -158,7 +159,7 @@ class ExportPipe:
         while not closing:
             request: _Request | None = None
             try:
-                request = self._wake.get(timeout=None if due is None else max(0.0, due - time.monotonic()))
+                request = take(self._wake, None if due is None else due - time.monotonic())
             except Empty:
                 due = time.monotonic() + interval if interval is not None else None
             closing = self._serve(request)
@@ -182,7 +183,7 @@ class ExportPipe:
         confirmed = False
         try:
             confirmed = self._last_work() if request is not None and request.closing else self._work()
-        except BaseException as fault:  # noqa: BLE001 - the thread must outlive any fault, SystemExit too
+        except BaseException as fault:
             if not isinstance(fault, Exception) and threading.current_thread() is threading.main_thread():
                 raise  # Ctrl-C while the main thread exports
             self.report(fault)
@@ -347,7 +348,7 @@ class ReaderPipe(ExportPipe):
 def wait_for(answer: _Answer, deadline: float) -> bool:
     """Return the answer, False when it does not come until ``deadline``."""
     try:
-        return answer.get(timeout=max(0.0, deadline - time.monotonic()))
+        return take(answer, deadline - time.monotonic())
     except Empty:
         return False
 

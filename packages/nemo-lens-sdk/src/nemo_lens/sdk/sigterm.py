@@ -11,6 +11,7 @@ from types import FrameType
 from typing import Any
 
 from nemo_lens.api._diagnostics import warn
+from nemo_lens.sdk.waiting import take
 
 
 class SigtermFlush:
@@ -66,7 +67,7 @@ class SigtermFlush:
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._wake.put(True)
         try:
-            self._done.get(timeout=self._timeout_ms / 1000)
+            take(self._done, self._timeout_ms / 1000)
         except Empty:
             pass  # the eviction does not wait for a collector
         previous = self._previous
