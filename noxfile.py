@@ -27,7 +27,9 @@ TORCH_PYTHON = "3.11"
 GROUPS = nox.project.load_toml(ROOT / "pyproject.toml")["dependency-groups"]
 API, SDK, CONTRIB = (f"packages/nemo-lens-{name}" for name in ("api", "sdk", "contrib"))
 # Folders of tests/ that have a session of their own; the rest is `unit`.
-OWN_SESSION = ("benchmarks", "compile", "packaging", "readme", "receivers", "typing")
+OWN_SESSION = ("benchmarks", "compile", "packaging", "process", "readme", "receivers", "typing")
+# Where the slow tests with forks, exits and dead collectors run: the two ends, and the middle.
+PROCESS_COMBINATIONS = (("3.10", "floor"), ("3.11", "newest"), ("3.13", "newest"))
 
 
 @nox.session(python=False)
@@ -39,6 +41,7 @@ def tests(session: nox.Session) -> None:
     for name in (
         "lint",
         *_unit_sessions(),
+        *(f"process(python='{python}', opentelemetry='{version}')" for python, version in PROCESS_COMBINATIONS),
         "api_alone",
         "sdk_alone",
         "packaging",
@@ -54,16 +57,17 @@ def tests(session: nox.Session) -> None:
 @nox.parametrize("opentelemetry", ["floor", "newest"])
 def unit(session: nox.Session, opentelemetry: str) -> None:
     """Test the three wheels on one Python with the lowest or the newest OpenTelemetry."""
-    wheels = ("-e", API, "-e", SDK, "-e", CONTRIB)
-    if opentelemetry == "newest":
-        _install(session, *wheels, *GROUPS["test"], *GROUPS["peers"])
-    elif session.venv_backend != "uv":
-        session.skip("the lowest OpenTelemetry is resolved by uv: pip install uv")
-    else:
-        _install(session, "--resolution=lowest-direct", *wheels)
-        _install(session, *wheels, *GROUPS["test"])
+    _install_versions(session, opentelemetry)
     others = [f"--ignore=tests/{folder}" for folder in OWN_SESSION]
     _pytest(session, *(session.posargs or ("-n", "2", "--dist", "loadgroup", "tests")), *others)
+
+
+@nox.session
+@nox.parametrize(("python", "opentelemetry"), PROCESS_COMBINATIONS)
+def process(session: nox.Session, opentelemetry: str) -> None:
+    """Test forks, exits, signals and dead collectors with real processes."""
+    _install_versions(session, opentelemetry)
+    _pytest(session, *(session.posargs or ("-n", "2", "--dist", "loadgroup", "tests/process")))
 
 
 @nox.session
@@ -88,14 +92,16 @@ def pyright(session: nox.Session) -> None:
 def api_alone(session: nox.Session) -> None:
     """Test the built API wheel where nothing else of the project, and no OpenTelemetry, is installed."""
     _install(session, *_build(session, API), *GROUPS["test"])
-    _pytest(session, *(session.posargs or ("-n", "2", "tests/api", "tests/packaging/test_api_alone.py")))
+    _pytest(
+        session, *(session.posargs or ("-n", "2", "tests/api", "tests/contract", "tests/packaging/test_api_alone.py"))
+    )
 
 
 @nox.session
 def sdk_alone(session: nox.Session) -> None:
     """Test the built API and SDK wheels without the contrib wheel."""
     _install(session, *_build(session, API, SDK), *GROUPS["test"], *GROUPS["peers"])
-    _pytest(session, *(session.posargs or ("-n", "2", "tests/sdk", "tests/cli")))
+    _pytest(session, *(session.posargs or ("-n", "2", "tests/contract", "tests/sdk", "tests/cli")))
 
 
 @nox.session
@@ -132,6 +138,17 @@ def bench(session: nox.Session) -> None:
     """Measure the budgets side by side, print the ratios, fail past a limit."""
     _install(session, "-e", API, "-e", SDK, *GROUPS["test"])
     _pytest(session, *(session.posargs or ("tests/benchmarks",)))
+
+
+def _install_versions(session: nox.Session, opentelemetry: str) -> None:
+    wheels = ("-e", API, "-e", SDK, "-e", CONTRIB)
+    if opentelemetry == "newest":
+        _install(session, *wheels, *GROUPS["test"], *GROUPS["peers"])
+    elif session.venv_backend != "uv":
+        session.skip("the lowest OpenTelemetry is resolved by uv: pip install uv")
+    else:
+        _install(session, "--resolution=lowest-direct", *wheels)
+        _install(session, *wheels, *GROUPS["test"])
 
 
 def _install(session: nox.Session, *what: str) -> None:

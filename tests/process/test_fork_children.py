@@ -60,18 +60,27 @@ def check_forked(job: Finished, written: Written) -> None:
     assert set(observed) >= set(written.totals("done"))
 
 
-@pytest.mark.parametrize(
-    "scenario", ["os_exit", "sys_exit", "processes", "pool", "terminated_pool", "executor", "raising"]
-)
+@pytest.mark.parametrize("scenario", ["os_exit", "sys_exit", "processes", "pool", "executor", "raising", "terminated"])
 def test_a_forked_child_sends_its_own_and_the_parent_the_rest(written: Written, scenario: str) -> None:
     """However a forked child ends, its spans, logs and sums arrive exactly once, as its own, and start at zero.
 
     The parent's queued spans are sent once, by the parent, and so is the span that was open at the fork. With one
     random seed everywhere, all ids are distinct. Ends covered: os._exit after a public flush, sys.exit, an exception,
-    multiprocessing's bootstrap, workers of pools (joined, or ended by SIGTERM with the handler installed).
+    multiprocessing's bootstrap, workers of pools, SIGTERM with a handler that the child installed.
     """
     arguments = ["fork"] if scenario == "processes" else []
     check_forked(run("forks", scenario, *arguments, environ=written.environ), written)
+
+
+def test_children_do_not_inherit_the_sigterm_handler(written: Written) -> None:
+    """A pool can end its workers: SIGTERM has its default action in them, whatever the parent installed.
+
+    A worker with a handler in Python can miss the signal, and the pool would wait for it for ever.
+    """
+    job = run("forks", "terminated_pool", environ=written.environ)
+    assert job.code == 0, job.stderr
+    assert job.fact("actions") == [0]
+    assert written.names().count("queued") == 1
 
 
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])

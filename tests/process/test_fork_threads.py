@@ -15,10 +15,17 @@ def test_no_fork_hangs_beside_busy_threads(written: Written) -> None:
 
     Every child's span and log record arrive once, and the parent's own are complete.
     """
-    environ = {**written.environ, "OTEL_BSP_MAX_QUEUE_SIZE": "1000000", "OTEL_METRIC_EXPORT_INTERVAL": "50"}
+    environ = {
+        **written.environ,
+        "OTEL_BSP_MAX_QUEUE_SIZE": "1000000",
+        "OTEL_METRIC_EXPORT_INTERVAL": "50",
+        # The SDK's exemplar reservoir of 1.38 can raise when it is collected in the middle of a measurement.
+        "OTEL_METRICS_EXEMPLAR_FILTER": "always_off",
+    }
     ended = run("threads", "forks_against_threads", FORKS, environ=environ, timeout_s=110)
     assert ended.code == 0, ended.stderr
     assert ended.fact("codes") == [0] * FORKS, ended.stderr
+    assert "Exception in thread" not in ended.stderr, ended.stderr
     names = written.names()
     iterations = ended.fact("iterations")
     assert {name: names.count(name) for name in set(names)} == {

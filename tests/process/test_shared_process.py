@@ -53,8 +53,8 @@ def test_a_hosts_own_providers_stay_the_hosts(written: Written) -> None:
     assert ended.fact("host_metrics") == ["host.counter"]
     assert list(written.totals("lens.counter").values()) == [2]
     assert written.totals("host.counter") == {}
-    assert ended.fact("host_logs") == 2
-    assert [log["body"] for log in written.logs()] == ["log 1", "log 2"]
+    assert ended.fact("host_logs") == ["1" * 9000, "2" * 9000]
+    assert [log["body"] for log in written.logs()] == ["1" * 8192, "2" * 8192]
 
 
 def test_a_second_run_reaches_tracers_of_the_first(written: Written) -> None:

@@ -13,7 +13,7 @@ from nemo_lens.sdk.waiting import take
 
 @pytest.mark.parametrize("timeout_s", [-1.0, 0.0, 1e-6])
 def test_an_expired_wait_on_a_new_queue_ends(timeout_s: float) -> None:
-    """A wait whose time is up ends at once, also on a queue nobody has used: Python 3.10's own ``get`` can wait for ever."""
+    """A wait whose time is up ends at once, also on a queue nobody has used, where Python 3.10 can wait for ever."""
     for _ in range(5):
         queue: SimpleQueue[int] = SimpleQueue()
         rescue = threading.Timer(5, queue.put, (1,))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import random
+import signal
 import sys
 import threading
 import time
@@ -119,13 +120,41 @@ def pool() -> None:
     say(codes=[])
 
 
-def terminated_pool() -> None:
-    """Workers that the pool ends by SIGTERM."""
+def terminated() -> None:
+    """Children that install a handler of their own and are ended by SIGTERM."""
+
+    def body(number: int) -> None:
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+        get_telemetry().install_sigterm_handler()
+        work(f"child {number}", 3)
+        os.kill(os.getpid(), signal.SIGTERM)
+
     handle = start_job()
     handle.install_sigterm_handler()
-    with managed_span("work", "open at fork"), multiprocessing.get_context("fork").Pool(2) as workers:
-        workers.starmap(work, [(f"child {number}", 3) for number in range(CHILDREN)], chunksize=1)
-    say(codes=[])
+    installed = signal.getsignal(signal.SIGTERM)
+    with managed_span("work", "open at fork"):
+        context = multiprocessing.get_context("fork")
+        children = [context.Process(target=body, args=(number,)) for number in range(CHILDREN)]
+        for child in children:
+            child.start()
+        for child in children:
+            child.join()
+    assert signal.getsignal(signal.SIGTERM) == installed
+    say(codes=[child.exitcode + signal.SIGTERM for child in children])
+
+
+def terminated_pool() -> None:
+    """A pool that ends its workers by SIGTERM while the parent has a handler for it."""
+    handle = start_job()
+    handle.install_sigterm_handler()
+    with multiprocessing.get_context("fork").Pool(4) as workers:
+        actions = set(workers.map(_sigterm_action, range(8)))
+        say(actions=sorted(actions))
+
+
+def _sigterm_action(number: int) -> int:
+    with managed_span("work", f"task {number}"):
+        return int(signal.getsignal(signal.SIGTERM))
 
 
 def executor() -> None:

@@ -94,7 +94,7 @@ def host() -> None:
         with host_tracer.start_as_current_span(f"host open {round_number}") as host_span:
             with managed_span("work", f"lens {round_number}"), managed_span("work", "secret"):
                 pass
-            common.write_log(handle, f"log {round_number}")
+            common.write_log(handle, str(round_number) * 9000)  # more than Lens sends of it
             handle.meter.create_counter("lens.counter").add(1)
             meters.get_meter("host").create_counter("host.counter").add(1)
             held = span_cm(f"lens open {round_number}")
@@ -109,7 +109,7 @@ def host() -> None:
     say(
         seen=seen.names,
         host_metrics=names,
-        host_logs=len(logs_seen.get_finished_logs()),
+        host_logs=[item.log_record.body for item in logs_seen.get_finished_logs()],
         providers_kept=(
             trace.get_tracer_provider() is provider
             and metrics.get_meter_provider() is meters

@@ -22,13 +22,14 @@ _log = logging.getLogger("application")
 def _hammer(handle: Any, stop: threading.Event, counted: list[int], number: int) -> None:
     made = 0
     meters = handle.meter_provider
-    counter = handle.meter.create_counter("hammered")
+    # Instruments are the thread's own: two threads at the same one, new, can raise KeyError in the SDK.
+    counter = handle.meter.create_counter(f"hammered.{number}")
     while not stop.is_set():
         made += 1
         with managed_span("work", "outer"), managed_span("work", "inner", made=made):
-            counter.add(1, {"thread": number})
+            counter.add(1)
         # Each makes the SDK or the API take a lock of its own.
-        meters.get_meter(f"meter {made % 10}").create_counter(f"counter.{made % 7}").add(1)
+        meters.get_meter(f"meter {made % 10}").create_counter(f"counter.{number}.{made % 7}").add(1)
         handle.tracer_provider.get_tracer(f"tracer {made % 10}")
         SpanRegistry.register(f"namespace {made % 3}", ["extra"], allow_override=True)
         _log.debug("never shown")

@@ -6,6 +6,7 @@ from dataclasses import replace
 from threading import Lock
 from typing import Any
 
+from opentelemetry.attributes import BoundedAttributes
 from opentelemetry.sdk.resources import Resource
 
 from nemo_lens.api._diagnostics import warn_once
@@ -22,6 +23,7 @@ __all__ = [
     "InMemoryLogRecordExporter",
     "LogRecordExportResult",
     "LogRecordExporter",
+    "log_attributes",
     "log_record",
     "log_to_json",
     "log_with_resource",
@@ -57,6 +59,11 @@ def suppress_instrumentation() -> None:
 def log_record(item: Any) -> Any:
     """Return the record inside what a log exporter is given: ``body``, ``attributes`` and the rest."""
     return item.log_record
+
+
+def log_attributes(attributes: dict[str, Any]) -> Any:
+    """Return attributes as the SDK keeps them on a log record: 1.38 asks them how many were dropped."""
+    return BoundedAttributes(attributes=attributes)
 
 
 def log_with_resource(item: Any, resource: Resource | None) -> Any:

@@ -14,8 +14,10 @@ from nemo_lens.sdk import providers, settings
 from nemo_lens.sdk.exporters import ExporterPlan, Signal, plan_exporter
 from nemo_lens.sdk.handle import OtelHandle
 from nemo_lens.sdk.identity import trace_id_of_run
+from nemo_lens.sdk.metric_pipes import CollectPipe, ReaderPipe
 from nemo_lens.sdk.outgoing import Outgoing, OutgoingLogs, OutgoingSpans
-from nemo_lens.sdk.pipe import CollectPipe, PerProcessExporter, QueuePipe, ReaderPipe
+from nemo_lens.sdk.per_process import PerProcessExporter
+from nemo_lens.sdk.queue_pipe import QueuePipe
 from nemo_lens.sdk.resources.precedence import build_resource
 
 

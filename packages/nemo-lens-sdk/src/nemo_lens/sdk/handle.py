@@ -19,9 +19,11 @@ from nemo_lens.api.backend import LENS_SCOPE, NOOP_BACKEND, install_backend
 from nemo_lens.api.fallbacks import NULL_METER, NULL_PROVIDER, NULL_TRACER
 from nemo_lens.sdk import _compat, fork
 from nemo_lens.sdk.context import restore_context
+from nemo_lens.sdk.metric_pipes import CollectPipe, ReaderPipe
 from nemo_lens.sdk.outgoing import Outgoing
-from nemo_lens.sdk.pipe import CollectPipe, ExportPipe, QueuePipe, ReaderPipe, wait_for, warn_of_loss
+from nemo_lens.sdk.pipe import ExportPipe, wait_for
 from nemo_lens.sdk.providers import Logs, Metrics, Traces
+from nemo_lens.sdk.queue_pipe import QueuePipe, warn_of_loss
 from nemo_lens.sdk.resources.precedence import forked_resource
 from nemo_lens.sdk.sigterm import SigtermFlush
 
@@ -134,7 +136,8 @@ class OtelHandle:
         """Flush on SIGTERM within ``timeout_ms`` milliseconds, then do what SIGTERM did before.
 
         Call it in the main thread. The handler only wakes a thread that waits for it, since flushing in the
-        signal's own frame can meet a lock that the interrupted code holds.
+        signal's own frame can meet a lock that the interrupted code holds. A forked child has the action from before;
+        it may call this for itself.
         """
         if self._sigterm is None:
             self._sigterm = SigtermFlush(lambda budget_ms: self._shutdown("SIGTERM", budget_ms), timeout_ms)
@@ -234,6 +237,8 @@ class OtelHandle:
 
     def after_fork_in_child(self) -> None:
         """Export as the child: its pid and instance, its own counts, also when multiprocessing ends it."""
+        if self._sigterm is not None:
+            self._sigterm.after_fork_in_child()
         self._renew_providers()
         if self._closed:
             # Forked while the parent's shutdown waits: this run is over here.
@@ -242,8 +247,6 @@ class OtelHandle:
             self._disconnect()
         else:
             self._become_child()
-        if self._sigterm is not None:
-            self._sigterm.after_fork_in_child()
 
     def _renew_providers(self) -> None:
         if self._metrics is not None:

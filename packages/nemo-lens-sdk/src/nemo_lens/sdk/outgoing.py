@@ -9,6 +9,7 @@ its providers theirs once and for all.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -85,8 +86,11 @@ class OutgoingLogs(Outgoing):
         try:
             weight = _weigh_record(record)
         except _UnsendableError:
-            record.attributes = _clean(record.attributes)
+            # Copies: a host application's own exporters may be given the same record.
+            item, record = copy(item), copy(record)
+            record.attributes = _compat.log_attributes(_clean(record.attributes))
             record.body = _mended_value(record.body)
+            object.__setattr__(item, "log_record", record)  # the item is frozen in later versions
             weight = _weigh_record(record)
         return _compat.log_with_resource(item, self.resource), weight
 

@@ -9,8 +9,9 @@ from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult,
 from opentelemetry.sdk.resources import Resource
 
 from nemo_lens.sdk import _compat
+from nemo_lens.sdk.metric_pipes import CollectPipe
 from nemo_lens.sdk.outgoing import mended_metrics
-from nemo_lens.sdk.pipe import CollectPipe, QueuePipe
+from nemo_lens.sdk.queue_pipe import QueuePipe
 
 
 class MetricOutlet(MetricExporter):

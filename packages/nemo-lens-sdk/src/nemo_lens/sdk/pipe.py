@@ -1,4 +1,4 @@
-"""The export pipe of one signal: a bounded queue, one daemon thread, one deadline, counters.
+"""The export pipe of one signal: one daemon thread, its requests, one deadline, the fork.
 
 The SDK's batch processors ignore their timeouts, cannot count what they drop, and break at fork and at exit
 (opentelemetry-python 2284, 4638, 1567, 4752), so exporting does not go through them.
@@ -9,27 +9,17 @@ answer queue put there. Nothing that waits on the thread waits past its own dead
 
 from __future__ import annotations
 
-import os
 import threading
 import time
-from collections import deque
-from itertools import count
 from queue import Empty, SimpleQueue
-from typing import Any
 
-from nemo_lens.api._diagnostics import debug_once, warn, warn_once
+from nemo_lens.api._diagnostics import debug_once, warn_once
 from nemo_lens.sdk import _compat, fork
-from nemo_lens.sdk.exporters import ExporterPlan
-from nemo_lens.sdk.outgoing import Outgoing
-from nemo_lens.sdk.settings import QueueSettings
+from nemo_lens.sdk.per_process import PerProcessExporter
 from nemo_lens.sdk.waiting import take
 
 # An answer: whether all that was asked for has been confirmed. Deadlines are on the monotonic clock.
 _Answer = SimpleQueue[bool]
-
-
-# Of this process, and of the children forked from it.
-_grpc_is_off = False
 
 
 class _Request:
@@ -38,49 +28,6 @@ class _Request:
     def __init__(self, closing: bool) -> None:
         self.answer: _Answer = SimpleQueue()
         self.closing = closing
-
-
-class PerProcessExporter:
-    """Builds an exporter at the first export of each process: a fork shares no channel, session or file."""
-
-    def __init__(self, plan: ExporterPlan) -> None:
-        self.plan = plan
-        self._exporter: Any = None
-        self._pid = 0
-        # Exporters of parents: kept, because closing a parent's channel from a child can hang.
-        self._inherited: list[Any] = []
-
-    @property
-    def disabled(self) -> bool:
-        """Whether there can be no exporter in this process."""
-        return _grpc_is_off and self.plan.transport == "grpc"
-
-    def get(self) -> Any:
-        """Return this process's exporter, None when there can be none here."""
-        if self.disabled:
-            return None
-        if self._pid != os.getpid():
-            if self._exporter is not None:
-                self._inherited.append(self._exporter)
-            self._exporter = self.plan.make()
-            self._pid = os.getpid()
-        return self._exporter
-
-    def close(self) -> None:
-        """Shut this process's exporter down, when one was built."""
-        if self._exporter is not None and self._pid == os.getpid():
-            self._exporter.shutdown()
-
-    def after_unsafe_fork(self) -> None:
-        """Give gRPC up, for all signals, in a child that was forked in the middle of an export over it."""
-        global _grpc_is_off
-        if self.plan.transport == "grpc":
-            _grpc_is_off = True
-            warn_once(
-                "grpc after fork",
-                "this process was forked while a gRPC export was in flight, so it exports nothing over gRPC: "
-                "jobs that fork should set OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf",
-            )
 
 
 class ExportPipe:
@@ -240,120 +187,9 @@ class ExportPipe:
             self.exporter.after_unsafe_fork()
 
 
-class QueuePipe(ExportPipe):
-    """The pipe of spans or log records."""
-
-    def __init__(self, signal: str, exporter: PerProcessExporter, settings: QueueSettings, outgoing: Outgoing) -> None:
-        self._settings = settings
-        self._outgoing = outgoing
-        self._capacity = settings.max_queue_size
-        self._batch = settings.max_export_batch_size
-        super().__init__(signal, exporter, settings.schedule_delay_s)
-
-    def _reset(self) -> None:
-        super()._reset()
-        self._queue: deque[Any] = deque()
-        self._awake = False
-        # Counted by the iterator, which is atomic; a plain += loses counts between threads.
-        self._count_dropped = count().__next__
-        self._dropped_reads = 0
-        self._taken = 0
-        self._confirmed = 0
-
-    def put(self, item: Any) -> None:
-        """Queue an item; drop and count it when the queue is full. Never waits."""
-        queue = self._queue
-        waiting = len(queue)
-        if waiting >= self._capacity or self._closed:
-            self._count_dropped()
-            return
-        queue.append(item)
-        if self._thread is None:
-            self.start()
-        if waiting + 1 >= self._batch and not self._awake:
-            self._awake = True
-            self._wake.put(None)
-
-    def lost(self) -> int:
-        """Return how many items were handed over and not confirmed by the exporter."""
-        dropped = self._count_dropped() - self._dropped_reads
-        self._dropped_reads += 1
-        return self._taken - self._confirmed + len(self._queue) + dropped
-
-    def _work(self) -> bool:
-        self._awake = False
-        confirmed = True
-        remaining = len(self._queue)
-        while remaining > 0:
-            size = min(self._batch, remaining)
-            remaining -= size
-            confirmed = self._export(size) and confirmed
-            if self._abandoned and not confirmed:
-                break
-        return confirmed
-
-    def _export(self, size: int) -> bool:
-        with self._exporting:
-            queue = self._queue
-            batch = [queue.popleft() for _ in range(size)]
-            self._taken += size
-            exporter = self.exporter.get()
-            if exporter is None:
-                return False
-            confirmed = self._confirmed + size
-            for part in self._outgoing.parts(batch):
-                try:
-                    if _compat.succeeded(exporter.export(part)):
-                        self._confirmed += len(part)
-                except Exception as fault:  # noqa: BLE001 - a plug-in's exporter may raise anything
-                    self.report(fault)
-            return self._confirmed == confirmed
-
-
-class CollectPipe(ExportPipe):
-    """The pipe of metrics: collects from a reader, which exports to what it was built with."""
-
-    def __init__(self, exporter: PerProcessExporter, reader: Any, interval_s: float, timeout_s: float) -> None:
-        self.reader = reader
-        self._timeout_ms = timeout_s * 1000
-        self.last_export_failed = False
-        super().__init__("metrics", exporter, interval_s)
-
-    def _work(self) -> bool:
-        with self._exporting:
-            self.last_export_failed = False
-            self.reader.collect(timeout_millis=self._timeout_ms)
-            return not self.last_export_failed
-
-
-class ReaderPipe(ExportPipe):
-    """The pipe of a metric reader of the caller's, which exports in its own time; here it is flushed and shut down."""
-
-    def __init__(self, exporter: PerProcessExporter, reader: Any, timeout_s: float) -> None:
-        self.reader = reader
-        self._timeout_ms = timeout_s * 1000
-        super().__init__("metrics", exporter, None)
-
-    def _work(self) -> bool:
-        with self._exporting:
-            return self.reader.force_flush(timeout_millis=self._timeout_ms) is not False
-
-    def _last_work(self) -> bool:
-        # Shutting down collects once more; flushing first would send the last metrics twice.
-        with self._exporting:
-            self.reader.shutdown(timeout_millis=self._timeout_ms)
-            return True
-
-
 def wait_for(answer: _Answer, deadline: float) -> bool:
     """Return the answer, False when it does not come until ``deadline``."""
     try:
         return take(answer, deadline - time.monotonic())
     except Empty:
         return False
-
-
-def warn_of_loss(signal: str, lost: int) -> None:
-    """Say at WARNING how much a finished run could not deliver."""
-    if lost:
-        warn("%d %s were dropped: the exporter did not confirm them", lost, signal)

@@ -18,7 +18,8 @@ from nemo_lens.api._diagnostics import debug_once
 from nemo_lens.api.scopes import current_scope
 from nemo_lens.api.semconv import NEMO_SPAN_TRUNCATED, NEMO_SPAN_TRUNCATED_REASON
 from nemo_lens.sdk import fork
-from nemo_lens.sdk.pipe import QueuePipe, wait_for
+from nemo_lens.sdk.pipe import wait_for
+from nemo_lens.sdk.queue_pipe import QueuePipe
 
 _SAMPLED = 1
 

@@ -27,6 +27,10 @@ class SigtermFlush:
         self._timeout_ms = timeout_ms
         self._previous: Any = None
         self._installed = False
+        # Whether a thread waits at the first queue to answer in the second.
+        self._parked = False
+        self._wake: SimpleQueue[bool] = SimpleQueue()
+        self._done: SimpleQueue[None] = SimpleQueue()
 
     def install(self) -> None:
         """Take SIGTERM over; a WARNING and nothing else outside the main thread, where Python allows no handler."""
@@ -46,16 +50,23 @@ class SigtermFlush:
             if signal.getsignal(signal.SIGTERM) == self._on_signal:
                 signal.signal(signal.SIGTERM, self._previous if self._previous is not None else signal.SIG_DFL)
             self._installed = False
-        self._wake.put(False)
+        if self._parked:
+            self._parked = False
+            self._wake.put(False)
 
     def after_fork_in_child(self) -> None:
-        """Park a thread of the child's own."""
-        if self._installed:
-            self._park()
+        """Give SIGTERM back in a child, which may install a handler of its own.
+
+        ``Pool.terminate`` waits for the workers it sends SIGTERM to. One that enters a C call in the moment the signal
+        arrives never runs a handler written in Python, and the pool would wait for ever.
+        """
+        self._parked = False
+        self.uninstall()
 
     def _park(self) -> None:
-        self._wake: SimpleQueue[bool] = SimpleQueue()
-        self._done: SimpleQueue[None] = SimpleQueue()
+        self._wake = SimpleQueue()
+        self._done = SimpleQueue()
+        self._parked = True
         threading.Thread(target=self._wait, name="nemo-lens-sigterm", daemon=True).start()
 
     def _wait(self) -> None:
@@ -65,11 +76,12 @@ class SigtermFlush:
             self._done.put(None)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        self._wake.put(True)
-        try:
-            take(self._done, self._timeout_ms / 1000)
-        except Empty:
-            pass  # the eviction does not wait for a collector
+        if self._parked:
+            self._wake.put(True)
+            try:
+                take(self._done, self._timeout_ms / 1000)
+            except Empty:
+                pass  # the eviction does not wait for a collector
         previous = self._previous
         if callable(previous):
             previous(number, frame)
