@@ -346,7 +346,7 @@ def closing() -> None:
     counter = handle.meter.create_counter("done")
     counter.add(1)
     tracer = handle.tracer
-    shutting = threading.Thread(target=handle.shutdown, args=(2000,), daemon=True)
+    shutting = threading.Thread(target=handle.shutdown, args=(15_000,), daemon=True)
     shutting.start()
     time.sleep(0.5)  # until it waits for the collector
     assert handle.is_shutdown

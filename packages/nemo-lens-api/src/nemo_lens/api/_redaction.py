@@ -2,41 +2,11 @@
 
 from __future__ import annotations
 
+from nemo_lens.api.fallbacks import CREDENTIAL_KEYS, DEFAULT_REDACT_KEYS
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-REDACTED = "[REDACTED]"
-
-DEFAULT_REDACT_KEYS: frozenset[str] = frozenset(
-    {
-        "access_key",
-        "access_token",
-        "api_key",
-        "apikey",
-        "auth_token",
-        "authorization",
-        "cookie",
-        "credential",
-        "credentials",
-        "input_text",
-        "key",
-        "output_text",
-        "passphrase",
-        "passwd",
-        "password",
-        "private_key",
-        "prompt",
-        "secret",
-        "secret_key",
-        "set_cookie",
-        "text",
-        "token",
-    }
-)
-
-# Redact keys that match as the end of a longer word too: hf_token, x-api-key.
-_CREDENTIALS = frozenset({"access_key", "api_key", "authorization", "password", "secret", "token"})
 
 _MAX_CACHED_KEYS = 4096
 _MAX_CACHED_KEY_LENGTH = 256
@@ -50,7 +20,7 @@ class RedactionRules:
 
     def __init__(self, redact_keys: Iterable[str]) -> None:
         self._keys = frozenset(_folded(key) for key in redact_keys if type(key) is str)
-        self._suffixes = tuple(f"_{key}" for key in _CREDENTIALS & self._keys)
+        self._suffixes = tuple(f"_{key}" for key in CREDENTIAL_KEYS & self._keys)
         # Clean keys known not to be redacted, which the hot path looks into, and known to be.
         self.ordinary: set[str] = set()
         self._secret: set[str] = set()

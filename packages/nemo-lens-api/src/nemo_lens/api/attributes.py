@@ -6,12 +6,13 @@ from itertools import islice
 
 from nemo_lens.api import _text
 from nemo_lens.api._diagnostics import debug_once
-from nemo_lens.api._redaction import DEFAULT_REDACT_KEYS as DEFAULT_REDACT_KEYS
-from nemo_lens.api._redaction import DEFAULT_RULES, REDACTED, rules_for
+from nemo_lens.api._redaction import DEFAULT_RULES, rules_for
 from nemo_lens.api._text import clean_str
 from nemo_lens.api._text import text_limit as text_limit
 from nemo_lens.api._values import AttributeValue as AttributeValue
 from nemo_lens.api._values import UnusableValueError, clean_value, type_name
+from nemo_lens.api.fallbacks import DEFAULT_REDACT_KEYS as DEFAULT_REDACT_KEYS
+from nemo_lens.api.fallbacks import REDACTED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

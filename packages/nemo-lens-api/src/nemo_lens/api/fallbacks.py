@@ -48,7 +48,7 @@ DEFAULT_REDACT_KEYS: frozenset[str] = frozenset(
     }
 )
 # Redact keys that match as the end of a longer word too: hf_token, x-api-key.
-_CREDENTIALS = frozenset({"access_key", "api_key", "authorization", "password", "secret", "token"})
+CREDENTIAL_KEYS = frozenset({"access_key", "api_key", "authorization", "password", "secret", "token"})
 
 
 class NullSpanContext:
@@ -431,7 +431,7 @@ def redact_value(key: str, value: object, redact_keys: Iterable[str] = DEFAULT_R
     keys = {_folded(name) for name in redact_keys}
     folded = _folded(key)
     segment = folded.rpartition(".")[2]
-    if folded in keys or segment in keys or segment.endswith(tuple(f"_{name}" for name in _CREDENTIALS & keys)):
+    if folded in keys or segment in keys or segment.endswith(tuple(f"_{name}" for name in CREDENTIAL_KEYS & keys)):
         return _without_text(value)
     return value
 
