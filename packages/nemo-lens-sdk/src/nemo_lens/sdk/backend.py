@@ -21,6 +21,7 @@ from nemo_lens.api.propagation import read_carrier
 from nemo_lens.sdk.build import build_handle
 from nemo_lens.sdk.context import restore_context
 from nemo_lens.sdk.handle import OtelHandle
+from nemo_lens.sdk.settings import validate_propagators
 
 # The key under which OpenTelemetry keeps the current span. It has no public name, and the function that uses it copies
 # the context twice.
@@ -221,14 +222,12 @@ def _kind(given: Any) -> SpanKind:
 
 
 def _propagator() -> Any:
-    # Importing it reads OTEL_PROPAGATORS, W3C TraceContext and Baggage when that is not set, and fails for a bad one.
+    validate_propagators()
+    # Importing it reads OTEL_PROPAGATORS, W3C TraceContext and Baggage when that is not set, and fails with a plug-in.
     try:
         from opentelemetry import propagate
     except Exception as fault:
-        raise ValueError(
-            f"OTEL_PROPAGATORS={os.environ.get('OTEL_PROPAGATORS')!r} cannot be used: {fault}; "
-            "accepted: a comma list of installed propagators, such as tracecontext,baggage"
-        ) from fault
+        raise ValueError(f"OTEL_PROPAGATORS={os.environ.get('OTEL_PROPAGATORS')!r} cannot be used: {fault}") from fault
     return propagate.get_global_textmap()
 
 

@@ -119,6 +119,22 @@ def validate_sampler_and_limits() -> None:
             raise ValueError(f"{variable}={text!r} must be an integer of 0 or more, or empty for no limit")
 
 
+def validate_propagators() -> None:
+    """Check ``OTEL_PROPAGATORS``, which OpenTelemetry reads once, when it is first imported.
+
+    Raises:
+        ValueError: naming the propagator that is not installed, and those that are.
+    """
+    given = os.environ.get("OTEL_PROPAGATORS", "")
+    installed = sorted({point.name for point in entry_points(group="opentelemetry_propagator")})
+    for name in filter(None, (part.strip() for part in given.split(","))):
+        if name.lower() != "none" and name not in installed:
+            raise ValueError(
+                f"OTEL_PROPAGATORS={given!r}: no propagator {name!r} is installed; accepted: a comma list of "
+                f"{', '.join([*installed, 'none'])}{nearest(name, installed)}"
+            )
+
+
 def first_setup_values(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the set ones of the variables that only the first set-up of a process can choose."""
     return {name: environ[name].strip() for name in FIRST_SETUP_VARIABLES if environ.get(name, "").strip()}

@@ -1,0 +1,50 @@
+"""Standard variables that the SDK wheel checks itself: one clear error each, before anything is built."""
+
+from __future__ import annotations
+
+import pytest
+
+from nemo_lens.sdk import settings
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "check", "says"),
+    [
+        ("OTEL_PROPAGATORS", "tracecontxt", settings.validate_propagators, "did you mean 'tracecontext'?"),
+        ("OTEL_TRACES_SAMPLER", "alwayson", settings.validate_sampler_and_limits, "did you mean 'always_on'?"),
+        ("OTEL_SPAN_EVENT_COUNT_LIMIT", "-1", settings.validate_sampler_and_limits, "integer of 0 or more"),
+        ("OTEL_BSP_SCHEDULE_DELAY", "5s", lambda: settings.queue_settings("BSP"), "positive integer of milliseconds"),
+        ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "4096", lambda: settings.queue_settings("BSP"), "fit into the queue"),
+        ("OTEL_METRIC_EXPORT_INTERVAL", "0", settings.metric_interval_s, "positive integer of milliseconds"),
+        ("OTEL_METRIC_EXPORT_TIMEOUT", "1e3", settings.metric_timeout_s, "positive integer of milliseconds"),
+    ],
+)
+def test_a_bad_value_is_named(monkeypatch: pytest.MonkeyPatch, variable: str, value: str, check, says: str) -> None:  # type: ignore[no-untyped-def]
+    """The error names the variable, the value and what is accepted."""
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(ValueError, match=variable) as raised:
+        check()
+    assert value in str(raised.value)
+    assert says in str(raised.value)
+
+
+@pytest.mark.parametrize("value", ["", " ", "none", "tracecontext , baggage"])
+def test_installed_propagators_are_accepted(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    """Blank, none and what is installed pass."""
+    monkeypatch.setenv("OTEL_PROPAGATORS", value)
+    settings.validate_propagators()
+
+
+def test_a_small_queue_makes_its_batches_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A queue below the default batch size is no error: the batch follows it."""
+    monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "10")
+    assert settings.queue_settings("BSP").max_export_batch_size == 10
+
+
+@pytest.mark.parametrize("ratio", ["2", "x"])
+def test_the_ratio_of_a_sampler_is_checked(monkeypatch: pytest.MonkeyPatch, ratio: str) -> None:
+    """A ratio outside 0 to 1 is refused."""
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", ratio)
+    with pytest.raises(ValueError, match="OTEL_TRACES_SAMPLER_ARG"):
+        settings.validate_sampler_and_limits()
