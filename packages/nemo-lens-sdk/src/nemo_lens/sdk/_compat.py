@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from threading import Lock
 from typing import Any
 
 from opentelemetry.attributes import BoundedAttributes
 from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import Event, ReadableSpan
+from opentelemetry.trace import Link
 
 from nemo_lens.api._diagnostics import warn_once
 
@@ -23,6 +26,7 @@ __all__ = [
     "InMemoryLogRecordExporter",
     "LogRecordExportResult",
     "LogRecordExporter",
+    "events_and_links",
     "log_attributes",
     "log_record",
     "log_to_json",
@@ -59,6 +63,20 @@ def suppress_instrumentation() -> None:
 def log_record(item: Any) -> Any:
     """Return the record inside what a log exporter is given: ``body``, ``attributes`` and the rest."""
     return item.log_record
+
+
+def events_and_links(span: ReadableSpan) -> tuple[Sequence[Event], Sequence[Link]]:
+    """Return a finished span's events and links.
+
+    The public properties copy both lists under a lock, also when they are empty, as they mostly are: that is a
+    hundredth of the time of a whole span.
+    """
+    try:
+        if not span._events and not span._links:
+            return (), ()
+    except AttributeError:
+        pass  # an SDK that keeps them elsewhere
+    return span.events, span.links
 
 
 def log_attributes(attributes: dict[str, Any]) -> Any:

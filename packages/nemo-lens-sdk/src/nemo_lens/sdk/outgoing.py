@@ -206,9 +206,10 @@ class _UnsendableError(Exception):
 
 def _weigh_span(span: ReadableSpan) -> int:
     weight = _weigh_text(span.name) + _weigh(span.attributes)
-    for event in span.events:
+    events, links = _compat.events_and_links(span)
+    for event in events:
         weight += _weigh_text(event.name) + _weigh(event.attributes)
-    for link in span.links:
+    for link in links:
         weight += _weigh(link.attributes)
     description = span.status.description
     return weight + _weigh_text(description) if description else weight
