@@ -284,7 +284,7 @@ def test_scopes_reach_every_span_inside(recorded: Recorded, open_span: Open) -> 
 
 def test_scopes_reach_spans_that_are_not_ours(recorded: Recorded) -> None:
     """A span from any OpenTelemetry tracer started inside carries the scope too, under its own attributes."""
-    tracer = trace.get_tracer("another.library")
+    tracer = trace.get_tracer("another_library")
     with span_attributes({"phase": "train", "x": 1}), tracer.start_as_current_span("a", attributes={"x": 2}):
         pass
     assert recorded.attributes("a") == {"phase": "train", "x": 2}

@@ -28,7 +28,6 @@ __all__ = [
     "LogRecordExporter",
     "events_and_links",
     "log_attributes",
-    "log_record",
     "log_to_json",
     "log_with_resource",
     "restart_metrics",
@@ -58,11 +57,6 @@ def suppress_instrumentation() -> None:
     from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, attach, set_value
 
     attach(set_value(_SUPPRESS_INSTRUMENTATION_KEY, True))
-
-
-def log_record(item: Any) -> Any:
-    """Return the record inside what a log exporter is given: ``body``, ``attributes`` and the rest."""
-    return item.log_record
 
 
 def events_and_links(span: ReadableSpan) -> tuple[Sequence[Event], Sequence[Link]]:

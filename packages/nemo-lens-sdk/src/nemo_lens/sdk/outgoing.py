@@ -82,7 +82,7 @@ class OutgoingLogs(Outgoing):
     """Prepares log records."""
 
     def _prepare(self, item: Any) -> tuple[Any, int]:
-        record = _compat.log_record(item)
+        record = item.log_record
         try:
             weight = _weigh_record(record)
         except _UnsendableError:

@@ -18,7 +18,6 @@ class QueuePipe(ExportPipe):
     """The pipe of spans or log records."""
 
     def __init__(self, signal: str, exporter: PerProcessExporter, settings: QueueSettings, outgoing: Outgoing) -> None:
-        self._settings = settings
         self._outgoing = outgoing
         self._capacity = settings.max_queue_size
         self._batch = settings.max_export_batch_size

@@ -58,7 +58,8 @@ def build_resource(config: NemoLensConfig, run_id: str, caller: Mapping[str, Any
         The merged resource. ``service.instance.id`` is ``{run_id}-rank{rank}`` when a rank is known and nobody set it.
     """
     explicit = clean_attributes(caller, ())
-    inherited = {key: value for key, value in get_otel_resource_attributes().items() if not _of_the_launcher(key)}
+    given = get_otel_resource_attributes()
+    inherited = {key: value for key, value in given.items() if not _of_the_launcher(key)}
     service = _service_name(config, inherited)
     attributes: dict[str, Any] = {**_torchelastic(os.environ), **detect_resource()}
     for field, keys in _CONFIG_ATTRIBUTES:
@@ -85,7 +86,7 @@ def build_resource(config: NemoLensConfig, run_id: str, caller: Mapping[str, Any
         key: value
         for key, value in Resource.create({SERVICE_NAME: service}).attributes.items()
         # The SDK's own detector reads OTEL_RESOURCE_ATTRIBUTES too, the launcher's values included.
-        if not (_of_the_launcher(key) and key in get_otel_resource_attributes())
+        if not (_of_the_launcher(key) and key in given)
     }
     return Resource({**defaults, **attributes})
 
