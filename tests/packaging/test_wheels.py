@@ -46,7 +46,10 @@ ENTRY_POINTS: dict[str, dict[str, dict[str, str]]] = {
         "console_scripts": {"nemo-lens": "nemo_lens.sdk.cli:main"},
         "nemo_lens.backend": {"otel": "nemo_lens.sdk.backend:BACKEND"},
         "opentelemetry_resource_detector": {
-            "nemo_lens_local": "nemo_lens.sdk.resources.local:LocalResourceDetector",
+            "nemo_lens_gpu": "nemo_lens.sdk.resources.otel_detectors:GpuResourceDetector",
+            "nemo_lens_kubernetes": "nemo_lens.sdk.resources.otel_detectors:KubernetesResourceDetector",
+            "nemo_lens_local": "nemo_lens.sdk.resources.otel_detectors:LocalResourceDetector",
+            "nemo_lens_slurm": "nemo_lens.sdk.resources.otel_detectors:SlurmResourceDetector",
         },
     },
     "contrib": {

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 # Command -> what the list of commands says about it.
 _COMMANDS = {
     "demo": "trace a small multi-process training run on this machine and show it",
+    "doctor": "say whether telemetry would arrive, and where every setting comes from",
+    "emit-spans": "export spans that a shell script measured",
     "groups": "list the span groups and presets of every installed library",
+    "set-slurm-resource-attrs": "print the line that hands a SLURM job's attributes on to its processes",
     "tree": "show the span tree of OTLP JSON lines files",
 }
 
@@ -64,7 +67,7 @@ def _dispatch(arguments: list[str]) -> int:
         from nemo_lens.api._diagnostics import nearest
 
         parser.error(f"unknown command {name!r}{nearest(name, _COMMANDS)} (commands: {', '.join(sorted(_COMMANDS))})")
-    command = importlib.import_module(f"{__name__}.{name}")
+    command = importlib.import_module(f"{__name__}.{name.replace('-', '_')}")
     command_parser = argparse.ArgumentParser(
         prog=f"nemo-lens {name}", description=(command.__doc__ or "").splitlines()[0]
     )
@@ -74,7 +77,7 @@ def _dispatch(arguments: list[str]) -> int:
 
 
 def _top_parser() -> argparse.ArgumentParser:
-    listing = "\n".join(f"  {name:<8} {text}" for name, text in sorted(_COMMANDS.items()))
+    listing = "\n".join(f"  {name:<24} {text}" for name, text in sorted(_COMMANDS.items()))
     parser = argparse.ArgumentParser(
         prog="nemo-lens",
         usage="nemo-lens [-h] [--version] COMMAND ...",

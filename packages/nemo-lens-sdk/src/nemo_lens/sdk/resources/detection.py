@@ -6,16 +6,22 @@ import os
 from collections.abc import Callable, Mapping
 
 from nemo_lens.api._diagnostics import warn_once
+from nemo_lens.sdk.resources.kubernetes import detect_kubernetes
 from nemo_lens.sdk.resources.local import detect_local
+from nemo_lens.sdk.resources.slurm import detect_slurm
 
 Detector = Callable[[Mapping[str, str] | None], Mapping[str, str | int]]
 
 # Later ones win.
-_DETECTORS: tuple[tuple[str, Detector], ...] = (("local", detect_local),)
+_DETECTORS: tuple[tuple[str, Detector], ...] = (
+    ("local", detect_local),
+    ("slurm", detect_slurm),
+    ("kubernetes", detect_kubernetes),
+)
 
 
 def detect_resource(environ: Mapping[str, str] | None = None) -> dict[str, str | int]:
-    """Return what all detectors found. Never raises and never runs a program.
+    """Return what the detectors local, slurm and kubernetes found. Never raises and never runs a program.
 
     Args:
         environ: environment to read; default ``os.environ``.

@@ -25,13 +25,13 @@ from nemo_lens.api.semconv import (
     NV_DL_LOCAL_RANK,
     NV_DL_RANK,
     NV_DL_WORLD_SIZE,
+    PROCESS_PID,
     SERVICE_INSTANCE_ID,
     SERVICE_NAME,
     WANDB_ENTITY,
     WANDB_PROJECT,
 )
 from nemo_lens.sdk.resources.detection import detect_resource
-from nemo_lens.sdk.resources.local import detect_local
 
 DEFAULT_SERVICE_NAME = "nemo"
 
@@ -93,8 +93,7 @@ def build_resource(config: NemoLensConfig, run_id: str, caller: Mapping[str, Any
 
 def forked_resource(resource: Resource) -> Resource:
     """Return the resource of a child forked from a process that had ``resource``."""
-
-    attributes: dict[str, Any] = {**resource.attributes, **detect_local()}
+    attributes: dict[str, Any] = {**resource.attributes, PROCESS_PID: os.getpid()}
     rank, run_id = attributes.get(NV_DL_RANK), attributes.get(NEMO_RUN_ID)
     instance = attributes.get(SERVICE_INSTANCE_ID)
     if rank is not None:
