@@ -27,7 +27,18 @@ TORCH_PYTHON = "3.11"
 GROUPS = nox.project.load_toml(ROOT / "pyproject.toml")["dependency-groups"]
 API, SDK, CONTRIB = (f"packages/nemo-lens-{name}" for name in ("api", "sdk", "contrib"))
 # Folders of tests/ that have a session of their own; the rest is `unit`.
-OWN_SESSION = ("benchmarks", "compile", "packaging", "process", "readme", "receivers", "typing")
+OWN_SESSION = (
+    "benchmarks",
+    "compile",
+    "gpu",
+    "packaging",
+    "process",
+    "readme",
+    "receivers",
+    "slurm",
+    "torchrun",
+    "typing",
+)
 # Where the slow tests with forks, exits and dead collectors run: the two ends, and the middle.
 PROCESS_COMBINATIONS = (("3.10", "floor"), ("3.11", "newest"), ("3.13", "newest"))
 
@@ -46,8 +57,9 @@ def tests(session: nox.Session) -> None:
         "sdk_alone",
         "packaging",
         "receivers",
+        "slurm",
         "readme",
-        f"compile-{TORCH_PYTHON}",
+        f"torch-{TORCH_PYTHON}",
         "bench",
     ):
         session.notify(name)
@@ -119,6 +131,13 @@ def receivers(session: nox.Session) -> None:
 
 
 @nox.session
+def slurm(session: nox.Session) -> None:
+    """Run jobs on a real SLURM that the tests start on loopback. Needs root and SLURM's programs."""
+    _install(session, "-e", API, "-e", SDK, *GROUPS["test"])
+    _pytest(session, *(session.posargs or ("tests/slurm",)))
+
+
+@nox.session
 def readme(session: nox.Session) -> None:
     """Run every command and example of the README as it stands."""
     _install(session, "-e", API, "-e", SDK, *GROUPS["test"], "nox")
@@ -127,10 +146,17 @@ def readme(session: nox.Session) -> None:
 
 # pip rather than uv: torch's index serves the build without CUDA to pip's default resolution.
 @nox.session(python=TORCH_PYTHON, venv_backend="virtualenv")
-def compile(session: nox.Session) -> None:
-    """Compile functions that hold spans with torch.compile. Downloads torch."""
+def torch(session: nox.Session) -> None:
+    """Compile spans with torch.compile, and launch ranks with a real torchrun. Downloads torch."""
     _install(session, "-e", API, "-e", SDK, *GROUPS["test"], *GROUPS["torch"])
-    _pytest(session, *(session.posargs or ("tests/compile",)))
+    _pytest(session, *(session.posargs or ("tests/compile", "tests/torchrun")))
+
+
+@nox.session
+def gpu(session: nox.Session) -> None:
+    """Check what only a machine with an NVIDIA GPU can show. No part of `tests`."""
+    _install(session, "-e", API, "-e", f"{SDK}[gpu]", *GROUPS["test"], *GROUPS["torch"])
+    _pytest(session, *(session.posargs or ("tests/gpu",)))
 
 
 @nox.session

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from nemo_lens.api import _diagnostics
 from nemo_lens.api.config import NemoLensConfig
+from nemo_lens.api.identity import ensure_run_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -293,16 +294,28 @@ _configs = st.builds(
 
 @given(config=_configs, prefix=st.sampled_from(["NEMO_LENS", "MY"]))
 def test_to_env_sets_up_an_equal_configuration(config: NemoLensConfig, prefix: str) -> None:
-    """Whatever the fields hold, from_env reads an equal configuration back from what to_env wrote."""
+    """Whatever the fields hold, from_env reads it back from what to_env wrote, a blank run id resolved."""
     environ: Mapping[str, str] = config.to_env(prefix)
-    assert NemoLensConfig.from_env(prefix, environ=environ) == config
+    assert NemoLensConfig.from_env(prefix, environ=environ) == resolved(config)
 
 
 @given(config=_configs)
 def test_to_env_covers_an_inherited_environment(config: NemoLensConfig) -> None:
     """Laid over the parent's variables, to_env wins for every field with a variable of the prefix."""
     inherited = {name: text for name, text, *_ in READINGS if name.startswith("NEMO_LENS") and "SERVICE" not in name}
-    assert NemoLensConfig.from_env(environ={**inherited, **config.to_env()}) == config
+    assert NemoLensConfig.from_env(environ={**inherited, **config.to_env()}) == resolved(config)
+
+
+def resolved(config: NemoLensConfig) -> NemoLensConfig:
+    return dataclasses.replace(config, run_id=config.run_id or ensure_run_id())
+
+
+def test_to_env_hands_the_resolved_run_id_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run id that was left to be derived is written as this process derives it: random, or a launcher's or job's."""
+    assert NemoLensConfig().to_env("MY")["MY_RUN_ID"] == ensure_run_id() != ""
+    monkeypatch.setenv("SLURM_JOB_ID", "4711")
+    assert NemoLensConfig().to_env()["NEMO_LENS_RUN_ID"] == "4711"
+    assert NemoLensConfig(run_id="mine").to_env()["NEMO_LENS_RUN_ID"] == "mine"
 
 
 def test_to_env_leaves_other_tools_alone() -> None:

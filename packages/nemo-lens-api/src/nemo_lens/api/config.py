@@ -110,11 +110,14 @@ class NemoLensConfig:
         return cls(**values, _read=read)  # type: ignore[arg-type]
 
     def to_env(self, prefix: str = DEFAULT_PREFIX) -> dict[str, str]:
-        """Return the variables from which ``from_env(prefix)`` sets up an equal configuration in another process.
+        """Return the variables from which ``from_env(prefix)`` sets up another process of this run alike.
 
-        Variables that belong to other tools, and the service name, are there only when their field is set; a variable
-        with the prefix is also there when it is blank, so that it covers an inherited one.
+        A blank ``run_id`` is written as what :func:`ensure_run_id` resolves it to here, since the other process may
+        find another one or none. Variables that belong to other tools, and the service name, are there only when their
+        field is set; any other variable with the prefix is also there when it is blank, to cover an inherited one.
         """
+        from nemo_lens.api.identity import ensure_run_id  # a disabled set-up reads its settings and needs no run id
+
         start = checked_prefix(prefix)
         texts: dict[str, str] = {}
         for row in VARIABLES:
@@ -123,6 +126,7 @@ class NemoLensConfig:
                 texts[f"{start}_{row.key}"] = row.kind.write(value)
             elif value:
                 texts[row.bare[0]] = row.kind.write(value)
+        texts[f"{start}_RUN_ID"] = ensure_run_id(self.run_id)
         return texts
 
     def validate(self) -> None:
