@@ -112,9 +112,10 @@ def _guides() -> list[str]:
 
 @pytest.mark.parametrize("block", _guides())
 def test_python_of_the_guides(tmp_path: Path, block: str) -> None:
-    """Each Python block of the guides runs by itself with telemetry on."""
-    setup = "from nemo_lens.api import setup_telemetry\nhandle = setup_telemetry()\n"
-    (tmp_path / "block.py").write_text(setup + block + "\nhandle.shutdown()\n", encoding="utf-8")
+    """Each Python block of the guides runs by itself with telemetry on, set up here unless it does that itself."""
+    if "setup_telemetry(" not in block:
+        block = f"from nemo_lens.api import setup_telemetry\nsetup_telemetry()\n{block}"
+    (tmp_path / "block.py").write_text(block, encoding="utf-8")
     done = run(f"{sys.executable} block.py", tmp_path, NEMO_LENS_ENABLED="1", NEMO_LENS_EXPORTER="console")
     assert done.returncode == 0, done.stderr
 

@@ -409,6 +409,19 @@ def test_single_trace(caplog: pytest.LogCaptureFixture) -> None:
         assert len({span.context.trace_id for span in recorded.spans()}) == 2
 
 
+def test_single_trace_of_an_inherited_run_uuid(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run UUID that a launcher hands on makes the trace id, so that launcher and job share it."""
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "nv.dl.run.uuid=from-the-launcher")
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    with recording(caplog, fields={"single_trace": True}) as recorded:
+        with span_cm("a"):
+            pass
+        trace_id = recorded.named("a").context.trace_id
+        assert trace_id == int.from_bytes(hashlib.sha256(b"from-the-launcher").digest()[:16], "big")
+
+
 def _uuid5_of_url(name: str) -> str:
     # Spelt out from RFC 9562, so that it agrees with the derivation by more than sharing it.
     digest = bytearray(hashlib.sha1(bytes.fromhex("6ba7b8119dad11d180b400c04fd430c8") + name.encode()).digest()[:16])
@@ -456,6 +469,36 @@ def test_the_environment_carries_the_context_to_children(recorded: Recorded, mon
     context = span.get_span_context()
     assert os.environ["TRACEPARENT"].startswith(f"00-{context.trace_id:032x}-{context.span_id:016x}-")
     assert "traceparent" not in os.environ
+
+
+def test_a_copy_of_the_environment_holds_one_context(recorded: Recorded) -> None:
+    """In a copy of an environment the new context replaces an outer launcher's, its trace state too."""
+    outer = {"TRACEPARENT": f"00-{'1' * 32}-{'2' * 16}-01", "TRACESTATE": "vendor=1", "PATH": "/bin"}
+    with span_cm("inner launcher") as span:
+        environment = inject_context(dict(outer))
+        headers = inject_context({"tracestate": "vendor=1"})
+    context = span.get_span_context()
+    written = f"00-{context.trace_id:032x}-{context.span_id:016x}-"
+    assert environment.keys() == {"TRACEPARENT", "PATH"}
+    assert environment["TRACEPARENT"].startswith(written)
+    assert headers.keys() == {"traceparent"}
+    assert inject_context(dict(outer)) == outer, "no span, nothing to replace it with"
+
+
+def test_a_carrier_that_can_only_be_written_is_written(recorded: Recorded) -> None:
+    """What offers item assignment alone, as adapters of other libraries do, is filled."""
+
+    class Headers:
+        def __init__(self) -> None:
+            self.written: dict[str, str] = {}
+
+        def __setitem__(self, key: str, value: str) -> None:
+            self.written[key] = value
+
+    headers = Headers()
+    with span_cm("a"):
+        inject_context(headers)  # type: ignore[arg-type]
+    assert headers.written.keys() == {"traceparent"}
 
 
 def test_baggage_of_the_caller_is_kept(recorded: Recorded, open_span: Open) -> None:

@@ -26,7 +26,8 @@ def inject_context(carrier: MutableMapping[str, str] | None = None, context: Any
 
     Args:
         carrier: mapping to write to; default a new dict. ``os.environ`` gets upper-case names (``TRACEPARENT``), which
-            a later ``setup_telemetry`` in a child process takes as the parent of its root spans.
+            a later ``setup_telemetry`` in a child process takes as the parent of its root spans. A name that the
+            carrier already holds, in whatever case, is overwritten as it is spelled there.
         context: what ``extract_context`` returned; default the current context.
 
     Returns:
@@ -37,8 +38,14 @@ def inject_context(carrier: MutableMapping[str, str] | None = None, context: Any
     try:
         _cell.current.inject(fields, context)
         upper = target is os.environ
+        # In a copy of the environment, say, an outer launcher's TRACEPARENT must not stay beside a new traceparent.
+        held = _spellings(target, fields) if fields and hasattr(type(target), "__iter__") else {}
         for key, value in fields.items():
-            target[key.upper() if upper else key] = value
+            for name in held.get(key.lower()) or (key.upper() if upper else key,):
+                target[name] = value
+        if "traceparent" in fields and "tracestate" not in fields:
+            for name in held.get("tracestate", ()):
+                del target[name]  # it belongs to the traceparent that was there
     except Exception as fault:  # noqa: BLE001 - a bad carrier must not reach the caller
         debug_once(("inject", type(fault)), "could not write the trace context: %r", fault, exc_info=True)
     return target
@@ -95,6 +102,15 @@ def bind_context(fn: Callable[_P, _R]) -> Callable[_P, _R]:
         return captured.copy().run(fn, *args, **kwargs)
 
     return bound
+
+
+def _spellings(carrier: MutableMapping[str, str], fields: dict[str, str]) -> dict[str, list[str]]:
+    wanted = {"tracestate", *map(str.lower, fields)}
+    held: dict[str, list[str]] = {}
+    for name in carrier:
+        if isinstance(name, str) and name.lower() in wanted:
+            held.setdefault(name.lower(), []).append(name)
+    return held
 
 
 def _empty(backend: Any) -> Any:

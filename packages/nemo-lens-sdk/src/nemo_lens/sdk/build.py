@@ -9,7 +9,7 @@ from typing import Any
 from nemo_lens.api._diagnostics import warn, warn_once
 from nemo_lens.api.config import NemoLensConfig
 from nemo_lens.api.identity import derive_run_uuid, ensure_run_id
-from nemo_lens.api.semconv import NEMO_RUN_ID, NV_DL_RANK
+from nemo_lens.api.semconv import NEMO_RUN_ID, NV_DL_RANK, NV_DL_RUN_UUID
 from nemo_lens.sdk import providers, settings
 from nemo_lens.sdk.exporters import ExporterPlan, Signal, plan_exporter
 from nemo_lens.sdk.handle import OtelHandle
@@ -81,9 +81,9 @@ def build_handle(
         version=version,
     )
     if traces is not None and traces.ids is not None:
-        traces.ids.fixed_trace_id = (
-            trace_id_of_run(derive_run_uuid(run_id=run_id) or run_id) if config.single_trace else None
-        )
+        # An inherited UUID first: a launcher outside the job cannot derive what its job would.
+        run_uuid = resource.attributes.get(NV_DL_RUN_UUID) or derive_run_uuid(run_id=run_id)
+        traces.ids.fixed_trace_id = trace_id_of_run(str(run_uuid or run_id)) if config.single_trace else None
     elif config.single_trace:
         warn("single_trace has no effect: trace ids come from the application's own tracer provider")
     providers.install(traces, metrics, logs)
