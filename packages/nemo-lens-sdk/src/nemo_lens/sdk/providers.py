@@ -25,7 +25,7 @@ from nemo_lens.sdk.exporters.preferences import metric_preferences
 from nemo_lens.sdk.identity import LensIdGenerator
 from nemo_lens.sdk.outlets import LogOutlet, MetricOutlet
 from nemo_lens.sdk.processor import LensSpanProcessor
-from nemo_lens.sdk.sampling import ParentBasedAlwaysOn
+from nemo_lens.sdk.sampling import configured_sampler
 from nemo_lens.sdk.settings import first_setup_values
 
 
@@ -126,10 +126,8 @@ def prepare_traces(resource: Resource) -> Traces:
         )
     ids = LensIdGenerator()
     processor = LensSpanProcessor(owns_provider=True)
-    chosen = os.environ.get("OTEL_TRACES_SAMPLER", "").strip().lower()
     provider = TracerProvider(
-        # None lets the SDK read the variable.
-        sampler=ParentBasedAlwaysOn() if chosen in ("", "parentbased_always_on") else None,
+        sampler=configured_sampler(),
         resource=resource,
         id_generator=ids,
         shutdown_on_exit=False,
