@@ -9,6 +9,8 @@ import pytest
 
 from nemo_lens.sdk.cli import main
 
+COMMANDS = ("demo", "doctor", "emit-spans", "groups", "set-slurm-resource-attrs", "tree")
+
 
 def test_help_lists_the_commands_and_loads_none_of_them() -> None:
     """``--help`` is fast: neither a command's module nor OpenTelemetry is imported for it."""
@@ -19,11 +21,11 @@ def test_help_lists_the_commands_and_loads_none_of_them() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode == 0, done.stderr
-    for command in ("demo", "groups", "tree"):
+    for command in COMMANDS:
         assert f"\n  {command} " in done.stdout
 
 
-@pytest.mark.parametrize("command", ["demo", "groups", "tree"])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_each_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     """``nemo-lens COMMAND --help`` says what the command does."""
     assert main([command, "--help"]) == 0
@@ -42,7 +44,7 @@ def test_a_misspelt_command_is_told_the_nearest(capsys: pytest.CaptureFixture[st
     """An unknown command gives exit code 2, the nearest name and the list."""
     assert main(["tre", "a.jsonl"]) == 2
     err = capsys.readouterr().err
-    assert "unknown command 'tre', did you mean 'tree'? (commands: demo, groups, tree)" in err
+    assert f"unknown command 'tre', did you mean 'tree'? (commands: {', '.join(COMMANDS)})" in err
 
 
 @pytest.mark.parametrize("arguments", [[], ["--colour"], ["tree"], ["tree", "--attribute-s", "a"], ["groups", "extra"]])

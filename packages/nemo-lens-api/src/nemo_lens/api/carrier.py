@@ -191,6 +191,17 @@ def check_resource_attributes(attrs: Mapping[str, object]) -> list[str]:
     return problems
 
 
+def parse_integer(text: str) -> int | None:
+    """Return the integer that ``text`` writes: blanks around it, a sign and leading zeros are understood.
+
+    Returns:
+        The integer; None when it is none in ASCII digits or has more than 64 bits.
+    """
+    match = _INTEGER.fullmatch(text.strip())
+    number = int(match[1] + match[2]) if match else INT64_MAX + 1
+    return number if INT64_MIN <= number <= INT64_MAX else None
+
+
 def _decoded(pair: str) -> tuple[str, str | int]:
     encoded_key, equals, encoded_value = (part.strip() for part in pair.partition("="))
     if not equals:
@@ -210,9 +221,8 @@ def _decoded(pair: str) -> tuple[str, str | int]:
 
 
 def _restored(key: str, text: str) -> str | int:
-    match = _INTEGER.fullmatch(text.strip())
-    number = int(match[1] + match[2]) if match else INT64_MAX + 1
-    if INT64_MIN <= number <= INT64_MAX:
+    number = parse_integer(text)
+    if number is not None:
         return number
     warn_once(
         ("resource integer", key, text),
