@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from opentelemetry.sdk.resources import Resource, ResourceDetector
 
+from nemo_lens.api.carrier import get_otel_resource_attributes
 from nemo_lens.sdk.resources.gpu import detect_gpu
 from nemo_lens.sdk.resources.kubernetes import detect_kubernetes
 from nemo_lens.sdk.resources.local import detect_local
@@ -15,7 +18,7 @@ class LocalResourceDetector(ResourceDetector):
 
     def detect(self) -> Resource:
         """Return the resource of this machine and process."""
-        return Resource(dict(detect_local()))
+        return _resource(detect_local())
 
 
 class SlurmResourceDetector(ResourceDetector):
@@ -23,7 +26,7 @@ class SlurmResourceDetector(ResourceDetector):
 
     def detect(self) -> Resource:
         """Return the resource of this SLURM job; empty outside one."""
-        return Resource(dict(detect_slurm()))
+        return _resource(detect_slurm())
 
 
 class KubernetesResourceDetector(ResourceDetector):
@@ -31,7 +34,7 @@ class KubernetesResourceDetector(ResourceDetector):
 
     def detect(self) -> Resource:
         """Return the resource of this pod; empty outside one."""
-        return Resource(dict(detect_kubernetes()))
+        return _resource(detect_kubernetes())
 
 
 class GpuResourceDetector(ResourceDetector):
@@ -39,4 +42,11 @@ class GpuResourceDetector(ResourceDetector):
 
     def detect(self) -> Resource:
         """Return the resource of this process's GPU; empty without one."""
-        return Resource(dict(detect_gpu()))
+        return _resource(detect_gpu())
+
+
+def _resource(found: Mapping[str, str | int]) -> Resource:
+    # What OTEL_RESOURCE_ATTRIBUTES says wins in an OpenTelemetry application. OpenTelemetry's own detector, which reads
+    # it, is the last in newer versions only: 1.38 merges detectors in the order of a set.
+    given = get_otel_resource_attributes()
+    return Resource({key: given.get(key, value) for key, value in found.items()})
