@@ -108,6 +108,16 @@ class OtelHandle:
         """Whether ``shutdown`` has been called."""
         return self._closed
 
+    @property
+    def spans_go_to(self) -> str:
+        """Where spans are exported to: endpoint, file pattern or exporter's name; empty when they are not."""
+        plan = self._span_pipe.exporter.plan if self._span_pipe is not None else None
+        return "" if plan is None else plan.endpoint or plan.name
+
+    def lost_spans(self) -> int:
+        """Return how many ended, sampled spans have not been confirmed by the exporter, or not yet."""
+        return 0 if self._span_pipe is None else self._span_pipe.lost()
+
     def force_flush(self, timeout_ms: int | None = None) -> bool:
         """Export what is waiting of all signals.
 

@@ -25,6 +25,7 @@ _COMMANDS = {
     "tree": "show the span tree of OTLP JSON lines files",
 }
 
+_WRONG_ARGUMENTS = 2  # a command may have its own WRONG_ARGUMENTS
 _INTERRUPTED = 130  # what a shell reports for a program ended by SIGINT
 
 
@@ -61,7 +62,7 @@ def _dispatch(arguments: list[str]) -> int:
         return 0
     if at == len(arguments):
         parser.print_help(sys.stderr)
-        return 2
+        return _WRONG_ARGUMENTS
     name = arguments[at]
     if name not in _COMMANDS:
         from nemo_lens.api._diagnostics import nearest
@@ -72,7 +73,11 @@ def _dispatch(arguments: list[str]) -> int:
         prog=f"nemo-lens {name}", description=(command.__doc__ or "").splitlines()[0]
     )
     command.configure(command_parser)
-    code: int = command.run(command_parser.parse_args(arguments[at + 1 :]))
+    try:
+        parsed = command_parser.parse_args(arguments[at + 1 :])
+    except SystemExit as stop:  # with 0 after --help
+        return getattr(command, "WRONG_ARGUMENTS", _WRONG_ARGUMENTS) if stop.code else 0
+    code: int = command.run(parsed)
     return code
 
 
