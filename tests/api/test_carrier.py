@@ -221,6 +221,53 @@ def test_opentelemetry_reads_what_is_written(attrs: dict[str, str]) -> None:
     assert found == attrs
 
 
+def _read_by_opentelemetry(text: str) -> dict[str, Any]:
+    resources = pytest.importorskip("opentelemetry.sdk.resources")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("OTEL_SERVICE_NAME", raising=False)
+        patch.setenv(NAME, text)
+        return dict(resources.OTELResourceDetector().detect().attributes)
+
+
+_integer_keys = st.sampled_from([key for key, kind in RESOURCE_FIELDS.items() if kind is int])
+_text_keys = st.sampled_from([key for key, kind in RESOURCE_FIELDS.items() if kind is str])
+_int64 = st.integers(-(2**63), 2**63 - 1)
+_by_key = st.one_of(
+    st.tuples(_integer_keys, _int64),
+    st.tuples(_text_keys, _texts),
+    st.tuples(st.from_regex(r"mine\.[a-z0-9_./]{1,10}", fullmatch=True), st.one_of(_int64, st.booleans(), st.floats())),
+)
+
+
+@settings(deadline=None)
+@given(st.lists(_by_key, unique_by=lambda item: item[0]))
+def test_opentelemetry_reads_every_value_as_the_text_we_read(attrs: list[tuple[str, Any]]) -> None:
+    """Whatever the type of a value, the SDK's detector has the same text for it, and we the integer where it is one."""
+    text = format_otel_resource_attributes(dict(attrs))
+    found = _read_by_opentelemetry(text)
+    assert found == {key: str(value).lower() if type(value) is bool else str(value) for key, value in attrs}
+    ours = parse_otel_resource_attributes(text)
+    assert ours == {key: value if RESOURCE_FIELDS.get(key) is int else found[key] for key, value in attrs}
+
+
+# What other launchers write: keys as they are, values more or less encoded, blanks here and there.
+_written_values = st.lists(
+    st.one_of(
+        st.text(st.characters(exclude_categories=["Cs"], exclude_characters=",%\0"), max_size=8),
+        st.sampled_from(["%2C", "%25", "%20", "%C3%B6", "%c3%b6", "%FF", "%00", "%E2%82"]),
+    ),
+    max_size=4,
+).map("".join)
+
+
+@settings(deadline=None)
+@given(st.dictionaries(st.from_regex(r"[a-z][a-z0-9_./-]{0,12}", fullmatch=True), _written_values))
+def test_what_others_write_is_read_as_opentelemetry_reads_it(pairs: dict[str, str]) -> None:
+    """For well-formed pairs under keys we do not know, both readers agree to the letter, blanks and U+FFFD included."""
+    text = " , ".join(f"{key} = {value} " for key, value in pairs.items())
+    assert parse_otel_resource_attributes(text) == _read_by_opentelemetry(text)
+
+
 def test_extending_ranks_defaults_inherited_and_given() -> None:
     """Defaults are beaten by what was inherited, that by what is given; the environment stays as it is."""
     environ = {NAME: "a=inherited,b=inherited,nv.dl.rank=+07"}

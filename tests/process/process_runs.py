@@ -17,11 +17,15 @@ from pathlib import Path
 from typing import Any
 
 from support.all_signals import clean_environ
-from support.otlp_decode import READERS, Record
+from support.otlp_decode import Record
+from support.written import Written
+
+__all__ = ["Finished", "Running", "Written", "hanging_endpoint", "refusing_endpoint", "run", "warnings_of"]
 
 PROGRAMS = Path(__file__).parent / "programs"
-# Python 3.12 and later warn of every fork beside threads, which is what these programs are about. All else is an error.
-_WARNINGS = ("-W", "error", "-W", "ignore:This process (pid:DeprecationWarning")
+# Python 3.12 and later warn of every fork beside threads, which is what these programs are about. All else is an error,
+# in what they start too.
+_WARNINGS = ("error", "ignore:This process (pid:DeprecationWarning")
 
 
 @dataclass(frozen=True)
@@ -48,8 +52,8 @@ class Running:
 
     def __init__(self, program: str, scenario: str, *args: object, environ: Mapping[str, str] | None = None) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, *_WARNINGS, str(PROGRAMS / f"{program}.py"), scenario, *map(str, args)],
-            env=clean_environ({"PYTHONUNBUFFERED": "1", **(environ or {})}),
+            [sys.executable, str(PROGRAMS / f"{program}.py"), scenario, *map(str, args)],
+            env=clean_environ({"PYTHONUNBUFFERED": "1", "PYTHONWARNINGS": ",".join(_WARNINGS), **(environ or {})}),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -98,54 +102,6 @@ def run(
 ) -> Finished:
     """Run a scenario to its end."""
     return Running(program, scenario, *args, environ=environ).finish(timeout_s)
-
-
-class Written:
-    """What processes wrote to files of OTLP JSON lines in one folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    @property
-    def environ(self) -> dict[str, str]:
-        """The variables that make a process write here."""
-        pattern = self.folder / "{signal}-{pid}.jsonl"
-        return {"NEMO_LENS_EXPORTER": "file", "NEMO_LENS_FILE_PATH": str(pattern)}
-
-    def spans(self) -> list[Record]:
-        """Return every span, in files' order."""
-        return self._records("traces")
-
-    def names(self) -> list[str]:
-        """Return the sorted names of all spans: a span exported twice is there twice."""
-        return sorted(span["name"] for span in self.spans())
-
-    def span(self, name: str) -> Record:
-        """Return the one span of this name."""
-        found = [span for span in self.spans() if span["name"] == name]
-        assert len(found) == 1, f"{len(found)} spans are named {name!r}; there are {self.names()}"
-        return found[0]
-
-    def logs(self) -> list[Record]:
-        """Return every log record."""
-        return self._records("logs")
-
-    def points(self) -> list[Record]:
-        """Return every metric data point."""
-        return self._records("metrics")
-
-    def totals(self, metric: str) -> dict[int, float]:
-        """Return the last value of a metric in each process that wrote one."""
-        points = [point for point in self.points() if point["name"] == metric]
-        return {point["resource"]["process.pid"]: point["value"] for point in sorted(points, key=lambda p: p["time"])}
-
-    def _records(self, signal_name: str) -> list[Record]:
-        return [
-            record
-            for path in sorted(self.folder.glob(f"{signal_name}*.jsonl"))
-            for line in path.read_text(encoding="utf-8").splitlines()
-            for record in READERS[signal_name](json.loads(line))
-        ]
 
 
 def warnings_of(text: str, part: str) -> list[str]:

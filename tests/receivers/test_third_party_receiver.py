@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,23 +10,13 @@ from pathlib import Path
 import pytest
 
 from support.all_signals import SENDER, check_all, clean_environ
+from support.network import own_network
 from support.otlp_decode import READERS, Record
 
 pytest.importorskip("oteltest", reason="the third-party receiver is not installed: run `nox -s receivers`")
 
 _SINK = SENDER.parent / "third_party_sink.py"
 _PORTS = {"grpc": 4317, "http/protobuf": 4318}  # the sinks' defaults; the network namespace is ours alone
-
-
-def _own_network() -> list[str]:
-    """Return the command that runs another one in a network namespace with nothing but loopback."""
-    unshare = shutil.which("unshare")
-    if unshare is None or shutil.which("ip") is None:
-        pytest.skip("the sinks bind every interface, and unshare and ip are not here to keep them inside")
-    enter = [unshare, "--net"] if os.geteuid() == 0 else [unshare, "--map-root-user", "--net"]
-    if subprocess.run([*enter, "true"], capture_output=True, check=False).returncode:
-        pytest.skip("the sinks bind every interface, and this machine allows no network namespace to keep them inside")
-    return [*enter, "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
 
 
 @pytest.mark.parametrize(
@@ -39,7 +27,7 @@ def test_every_signal_arrives_complete(protocol: str, compression: str, tmp_path
     """All three signals arrive once over the protocol asked for, resource, scope, links, events and status included."""
     output = tmp_path / "received.json"
     run = subprocess.run(
-        [*_own_network(), sys.executable, str(_SINK), str(output), sys.executable, str(SENDER)],
+        [*own_network("the sinks bind"), sys.executable, str(_SINK), str(output), sys.executable, str(SENDER)],
         env=clean_environ(
             {
                 "OTEL_EXPORTER_OTLP_PROTOCOL": protocol,

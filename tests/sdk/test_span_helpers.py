@@ -476,12 +476,14 @@ def test_a_copy_of_the_environment_holds_one_context(recorded: Recorded) -> None
     outer = {"TRACEPARENT": f"00-{'1' * 32}-{'2' * 16}-01", "TRACESTATE": "vendor=1", "PATH": "/bin"}
     with span_cm("inner launcher") as span:
         environment = inject_context(dict(outer))
+        outermost = inject_context({"PATH": "/bin"})
         headers = inject_context({"tracestate": "vendor=1"})
     context = span.get_span_context()
     written = f"00-{context.trace_id:032x}-{context.span_id:016x}-"
     assert environment.keys() == {"TRACEPARENT", "PATH"}
     assert environment["TRACEPARENT"].startswith(written)
     assert headers.keys() == {"traceparent"}
+    assert outermost.keys() == {"TRACEPARENT", "PATH"}, "as a shell wants it"
     assert inject_context(dict(outer)) == outer, "no span, nothing to replace it with"
 
 

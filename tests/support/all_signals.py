@@ -16,12 +16,17 @@ SENDER = Path(__file__).parent / "programs" / "send_all_signals.py"
 REMOTE_TRACE, REMOTE_SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 INTERNAL, SERVER, CONSUMER = 1, 2, 5
 ERROR = 2
+# Beginnings of the variables that say where telemetry goes, which run, rank and span this is, or what resource.
+_CONFIGURING = (
+    *("OTEL_", "NEMO_LENS", "SLURM_", "TORCHELASTIC_", "TRACEPARENT", "TRACESTATE", "BAGGAGE"),
+    *("RANK", "WORLD_SIZE", "LOCAL_RANK", "WANDB_", "DEPLOYMENT_ENV", "ENVIRONMENT"),
+)
 CUMULATIVE = 2
 
 
 def clean_environ(extra: Mapping[str, str]) -> dict[str, str]:
     """Return this process's environment without what would configure telemetry, plus ``extra``."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("OTEL_", "NEMO_LENS", "SLURM_"))}
+    kept = {key: value for key, value in os.environ.items() if not key.upper().startswith(_CONFIGURING)}
     return {**kept, **extra}
 
 

@@ -25,9 +25,10 @@ def inject_context(carrier: MutableMapping[str, str] | None = None, context: Any
     """Write the current trace context into a carrier.
 
     Args:
-        carrier: mapping to write to; default a new dict. ``os.environ`` gets upper-case names (``TRACEPARENT``), which
-            a later ``setup_telemetry`` in a child process takes as the parent of its root spans. A name that the
-            carrier already holds, in whatever case, is overwritten as it is spelled there.
+        carrier: mapping to write to; default a new dict. ``os.environ``, and a copy of it with a ``PATH``, gets
+            upper-case names (``TRACEPARENT``), which a later ``setup_telemetry`` in a child process takes as the parent
+            of its root spans. A name that the carrier already holds, in whatever case, is overwritten as it is spelled
+            there.
         context: what ``extract_context`` returned; default the current context.
 
     Returns:
@@ -37,9 +38,10 @@ def inject_context(carrier: MutableMapping[str, str] | None = None, context: Any
     fields: dict[str, str] = {}
     try:
         _cell.current.inject(fields, context)
-        upper = target is os.environ
+        readable = hasattr(type(target), "__iter__")
+        upper = target is os.environ or (readable and "PATH" in target)
         # In a copy of the environment, say, an outer launcher's TRACEPARENT must not stay beside a new traceparent.
-        held = _spellings(target, fields) if fields and hasattr(type(target), "__iter__") else {}
+        held = _spellings(target, fields) if fields and readable else {}
         for key, value in fields.items():
             for name in held.get(key.lower()) or (key.upper() if upper else key,):
                 target[name] = value
