@@ -17,7 +17,7 @@ FENCES = re.findall(r"^```(\w+)\n(.*?)^```$", README, flags=re.M | re.S)
 COMMANDS = [block.strip() for language, block in FENCES if language == "bash"]
 PYTHON = [block for language, block in FENCES if language == "python"]
 
-DEMO, TREE, TESTS, EXPORTS, GROUPS = range(5)
+DEMO, TREE, TESTS, EXPORTS, GROUPS, DOCTOR = range(6)
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def run(command: str, folder: Path, **environment: str) -> subprocess.CompletedP
 
 def test_the_readme_holds_the_commands_tested_here() -> None:
     """A command added to the README needs a test here."""
-    assert len(COMMANDS) == 5
+    assert len(COMMANDS) == 6
     assert len(PYTHON) == 3
 
 
@@ -67,6 +67,9 @@ def test_first_command_installs_and_runs_the_demo(checkout: Path) -> None:
     assert "rank 2" in again.stdout
     groups = run(COMMANDS[GROUPS], checkout)
     assert groups.returncode == 0, groups.stderr
+    doctor = run(COMMANDS[DOCTOR], checkout)
+    assert doctor.returncode == 1, doctor.stderr
+    assert "NEMO_LENS_ENABLED" in doctor.stdout, "it is off, and doctor says what switches it on"
 
 
 def test_second_command_lists_its_session(checkout: Path) -> None:

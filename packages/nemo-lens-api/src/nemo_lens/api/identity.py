@@ -7,6 +7,7 @@ from pathlib import Path
 from uuid import NAMESPACE_URL, uuid5
 
 from nemo_lens.api._diagnostics import warn_once
+from nemo_lens.api.carrier import VARIABLE as CARRIER_VARIABLE
 from nemo_lens.api.carrier import get_otel_resource_attributes
 from nemo_lens.api.semconv import NEMO_RUN_ID
 
@@ -31,16 +32,30 @@ def ensure_run_id(run_id: str = "", environ: Mapping[str, str] | None = None) ->
         run_id: id given explicitly.
         environ: the environment; default ``os.environ``.
     """
+    return find_run_id(run_id, environ)[0]
+
+
+def find_run_id(run_id: str = "", environ: Mapping[str, str] | None = None) -> tuple[str, str]:
+    """Return the run id as :func:`ensure_run_id` does, and where it was found.
+
+    Args:
+        run_id: id given explicitly.
+        environ: the environment; default ``os.environ``.
+
+    Returns:
+        The id, and the variable it came from, ``code`` when it was given or ``random`` when it was made up.
+    """
     env = os.environ if environ is None else environ
-    found = (
-        (run_id or "").strip()
-        or _value(env, RUN_ID_VARIABLE)
-        or str(get_otel_resource_attributes(env).get(NEMO_RUN_ID, "")).strip()
-        or _value(env, "SLURM_JOB_ID")
-        or _torchelastic_run_id(env)
-    )
-    if found:
-        return found
+    candidates = {
+        "code": (run_id or "").strip(),
+        RUN_ID_VARIABLE: _value(env, RUN_ID_VARIABLE),
+        CARRIER_VARIABLE: str(get_otel_resource_attributes(env).get(NEMO_RUN_ID, "")).strip(),
+        "SLURM_JOB_ID": _value(env, "SLURM_JOB_ID"),
+        "TORCHELASTIC_RUN_ID": _torchelastic_run_id(env),
+    }
+    for source, found in candidates.items():
+        if found:
+            return found, source
     world_size = _value(env, "WORLD_SIZE")
     if world_size.isascii() and world_size.isdigit() and world_size.lstrip("0") not in ("", "1"):
         warn_once(
@@ -49,7 +64,7 @@ def ensure_run_id(run_id: str = "", environ: Mapping[str, str] | None = None) ->
             world_size,
             RUN_ID_VARIABLE,
         )
-    return _RANDOM_RUN_ID
+    return _RANDOM_RUN_ID, "random"
 
 
 def derive_job_uuid(environ: Mapping[str, str] | None = None) -> str:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import TextIO
 
-_COLOURS = {"bold": "1", "dim": "2", "red": "1;31", "yellow": "33", "blue": "34"}
+_COLOURS = {"bold": "1", "dim": "2", "red": "1;31", "yellow": "33", "blue": "34", "green": "32"}
 
 # Sign -> what is drawn where the stream's encoding has it, and elsewhere.
 _SIGNS = {
@@ -21,6 +21,8 @@ _SIGNS = {
     "arrow": ("→", "->"),
     "ellipsis": ("…", "..."),
     "micro": ("µ", "u"),
+    "good": ("✓", "+"),
+    "bad": ("✗", "x"),
 }
 
 

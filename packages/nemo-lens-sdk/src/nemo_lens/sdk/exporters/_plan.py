@@ -23,12 +23,15 @@ class ExporterPlan:
         transport: ``grpc``, ``http/protobuf``, ``console``, ``file`` or the plug-in's name.
         make: Builds the SDK exporter; to be called once in each process that exports, forked ones too.
         endpoint: URL or file pattern, for messages; empty when there is none.
+        build: Builds the exporter as its own package has it, which raises and retries as it likes; takes that
+            exporter's arguments. None for exporters of ours and of plug-ins.
     """
 
     name: str
     transport: str
     make: Callable[[], Any]
     endpoint: str = ""
+    build: Callable[..., Any] | None = None
 
 
 def origin(config: NemoLensConfig, field: str) -> str:

@@ -27,8 +27,10 @@ _PLACEHOLDERS = ("run_id", "rank", "pid", "signal")
 _MAX_RUN_ID_BYTES = 128
 
 
-def parse(pattern: str, *, signal: Signal, run_id: str, rank: int | None) -> Callable[[int, bool], Path]:
+def parse(pattern: str, *, signal: Signal, run_id: str, rank: int | None) -> Callable[[int | str, bool], Path]:
     """Return the function from a process id, and whether that process was forked since, to its absolute path.
+
+    What is given in place of a process id stands in the path as it is.
 
     Raises:
         ValueError: A placeholder is not known or the braces are not balanced.
@@ -37,7 +39,7 @@ def parse(pattern: str, *, signal: Signal, run_id: str, rank: int | None) -> Cal
     known = {"run_id": safe_name(run_id), "rank": "x" if rank is None else str(rank), "signal": signal}
     here = Path.cwd()
 
-    def name_of(pid: int, forked: bool) -> Path:
+    def name_of(pid: int | str, forked: bool) -> Path:
         path = here / Path(pattern.format(**known, pid=pid)).expanduser()
         return _with_pid(path, pid) if forked and "pid" not in used else path
 
@@ -80,6 +82,6 @@ def _placeholders(pattern: str) -> set[str]:
     return used
 
 
-def _with_pid(path: Path, pid: int) -> Path:
+def _with_pid(path: Path, pid: int | str) -> Path:
     end = path.suffix if path.suffix != ".gz" else Path(path.stem).suffix + ".gz"
     return path.with_name(f"{path.name.removesuffix(end)}.{pid}{end}")

@@ -76,14 +76,14 @@ def plan(signal: Signal, variables: Mapping[str, str], preferences: MetricPrefer
         label = f"exporter otlp of {signal} ({protocol}, {endpoint})"
         return sdk_exporter(signal, ExporterSink(build), label, preferences)
 
-    return ExporterPlan(name="otlp", transport=protocol, make=make, endpoint=endpoint)
+    return ExporterPlan(name="otlp", transport=protocol, make=make, endpoint=endpoint, build=build)
 
 
 def _names(signal: Signal, key: str) -> tuple[str, str]:
     return f"{_PREFIX}_{signal.upper()}_{key}", f"{_PREFIX}_{key}"
 
 
-def _setting(signal: Signal, variables: Mapping[str, str], key: str) -> tuple[str, str]:
+def setting(signal: Signal, variables: Mapping[str, str], key: str) -> tuple[str, str]:
     """Return the name and the stripped value of the variable in force: the signal's, else the general one."""
     for name in _names(signal, key):
         if value := variables.get(name, "").strip():
@@ -92,7 +92,7 @@ def _setting(signal: Signal, variables: Mapping[str, str], key: str) -> tuple[st
 
 
 def _protocol(signal: Signal, variables: Mapping[str, str]) -> str:
-    name, value = _setting(signal, variables, "PROTOCOL")
+    name, value = setting(signal, variables, "PROTOCOL")
     protocol = value.lower() or "grpc"
     if protocol not in _TRANSPORTS:
         raise ValueError(f"{name}={value!r}: expected {' or '.join(_TRANSPORTS)}{nearest(protocol, _TRANSPORTS)}")
@@ -100,7 +100,7 @@ def _protocol(signal: Signal, variables: Mapping[str, str]) -> str:
 
 
 def _endpoint(signal: Signal, variables: Mapping[str, str], protocol: str) -> str:
-    name, value = _setting(signal, variables, "ENDPOINT")
+    name, value = setting(signal, variables, "ENDPOINT")
     endpoint = value or _TRANSPORTS[protocol].default_endpoint
     http = protocol != "grpc"
     expected = "http://HOST:PORT or https://HOST:PORT"
@@ -125,7 +125,7 @@ def _timeout(signal: Signal, variables: Mapping[str, str], protocol: str) -> flo
     if protocol == "grpc" and own in variables and not variables[own].strip():
         # The gRPC exporter reads this one even when it is given a timeout, and fails on a blank.
         raise ValueError(f"{own}={variables[own]!r}: {expected}, or the variable unset")
-    name, value = _setting(signal, variables, "TIMEOUT")
+    name, value = setting(signal, variables, "TIMEOUT")
     if not value:
         return _DEFAULT_TIMEOUT_S
     try:
@@ -138,7 +138,7 @@ def _timeout(signal: Signal, variables: Mapping[str, str], protocol: str) -> flo
 
 
 def _compression(signal: Signal, variables: Mapping[str, str], transport: _Transport) -> str:
-    name, value = _setting(signal, variables, "COMPRESSION")
+    name, value = setting(signal, variables, "COMPRESSION")
     compression = value.lower() or "none"
     if compression not in transport.compression:
         accepted = tuple(transport.compression)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from nemo_lens.api._diagnostics import warn_once
 from nemo_lens.sdk.resources.kubernetes import detect_kubernetes
@@ -29,11 +29,20 @@ def detect_resource(environ: Mapping[str, str] | None = None) -> dict[str, str |
     Returns:
         Resource attributes.
     """
+    return {key: value for _, found in detect_each(environ) for key, value in found.items()}
+
+
+def detect_each(environ: Mapping[str, str] | None = None) -> Iterator[tuple[str, Mapping[str, str | int]]]:
+    """Yield the name of each detector of ``detect_resource`` and what it found; later ones win.
+
+    Args:
+        environ: environment to read; default ``os.environ``.
+    """
     environ = os.environ if environ is None else environ
-    found: dict[str, str | int] = {}
     for name, detect in _DETECTORS:
         try:
-            found.update(detect(environ))
+            found = detect(environ)
         except Exception as fault:  # noqa: BLE001 - what a machine looks like must not end a job
             warn_once(("detector", name), "resource detector %r failed and is skipped: %r", name, fault)
-    return found
+            continue
+        yield name, found

@@ -14,6 +14,7 @@ from opentelemetry.sdk.resources import Resource
 
 from nemo_lens.api._diagnostics import warn_once
 from nemo_lens.api.attributes import clean_attributes
+from nemo_lens.api.carrier import VARIABLE as CARRIER_VARIABLE
 from nemo_lens.api.carrier import get_otel_resource_attributes
 from nemo_lens.api.config import NemoLensConfig
 from nemo_lens.api.semconv import (
@@ -31,7 +32,7 @@ from nemo_lens.api.semconv import (
     WANDB_ENTITY,
     WANDB_PROJECT,
 )
-from nemo_lens.sdk.resources.detection import detect_resource
+from nemo_lens.sdk.resources.detection import detect_each
 
 DEFAULT_SERVICE_NAME = "nemo"
 
@@ -57,38 +58,54 @@ def build_resource(config: NemoLensConfig, run_id: str, caller: Mapping[str, Any
     Returns:
         The merged resource. ``service.instance.id`` is ``{run_id}-rank{rank}`` when a rank is known and nobody set it.
     """
+    layers = resource_layers(config, run_id, caller)
+    attributes = {key: value for _, layer in layers for key, value in layer.items()}
+    if NV_DL_RANK not in attributes and not any(SERVICE_INSTANCE_ID in layer for _, layer in layers[1:]):
+        warn_once(
+            "no rank",
+            "no rank is known, so %s does not tell this process by it: "
+            "give resource_attributes={'%s': rank} to setup_telemetry",
+            SERVICE_INSTANCE_ID,
+            NV_DL_RANK,
+        )
+    return Resource(attributes)
+
+
+def resource_layers(
+    config: NemoLensConfig, run_id: str, caller: Mapping[str, Any] | None
+) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return what ``build_resource`` merges: where attributes come from, and the attributes; later ones win.
+
+    The first layer is the OpenTelemetry SDK's.
+    """
     explicit = clean_attributes(caller, ())
     given = get_otel_resource_attributes()
     inherited = {key: value for key, value in given.items() if not _of_the_launcher(key)}
-    service = _service_name(config, inherited)
-    attributes: dict[str, Any] = {**_torchelastic(os.environ), **detect_resource()}
-    for field, keys in _CONFIG_ATTRIBUTES:
-        value = getattr(config, field)
-        if value:
-            attributes.update(dict.fromkeys(keys, value))
-    attributes.update(inherited)
-    attributes[NEMO_RUN_ID] = run_id
-    attributes[SERVICE_NAME] = service
-    attributes.update(explicit)
-    rank = attributes.get(NV_DL_RANK)
-    if SERVICE_INSTANCE_ID not in explicit and SERVICE_INSTANCE_ID not in inherited:
-        if rank is None:
-            warn_once(
-                "no rank",
-                "no rank is known, so %s does not tell this process by it: "
-                "give resource_attributes={'%s': rank} to setup_telemetry",
-                SERVICE_INSTANCE_ID,
-                NV_DL_RANK,
-            )
-        else:
-            attributes[SERVICE_INSTANCE_ID] = f"{run_id}-rank{rank}"
+    service, service_source = _service_name(config, inherited)
     defaults = {
         key: value
         for key, value in Resource.create({SERVICE_NAME: service}).attributes.items()
         # The SDK's own detector reads OTEL_RESOURCE_ATTRIBUTES too, the launcher's values included.
         if not (_of_the_launcher(key) and key in given)
     }
-    return Resource({**defaults, **attributes})
+    layers: list[tuple[str, Mapping[str, Any]]] = [
+        ("OpenTelemetry", defaults),
+        ("torchelastic", _torchelastic(os.environ)),
+        *((f"{name} detection", found) for name, found in detect_each()),
+        *(
+            (config.sources[field], dict.fromkeys(keys, getattr(config, field)))
+            for field, keys in _CONFIG_ATTRIBUTES
+            if getattr(config, field)
+        ),
+        (CARRIER_VARIABLE, inherited),
+        ("run id", {NEMO_RUN_ID: run_id}),
+        (service_source, {SERVICE_NAME: service}),
+        ("caller", explicit),
+    ]
+    rank = next((layer[NV_DL_RANK] for _, layer in reversed(layers) if NV_DL_RANK in layer), None)
+    if rank is not None and SERVICE_INSTANCE_ID not in explicit and SERVICE_INSTANCE_ID not in inherited:
+        layers.append(("run id and rank", {SERVICE_INSTANCE_ID: f"{run_id}-rank{rank}"}))
+    return layers
 
 
 def forked_resource(resource: Resource) -> Resource:
@@ -103,12 +120,15 @@ def forked_resource(resource: Resource) -> Resource:
     return Resource(attributes, resource.schema_url)
 
 
-def _service_name(config: NemoLensConfig, inherited: Mapping[str, Any]) -> str:
-    return (
-        config.service_name
-        or os.environ.get("OTEL_SERVICE_NAME", "").strip()
-        or str(inherited.get(SERVICE_NAME) or DEFAULT_SERVICE_NAME)
-    )
+def _service_name(config: NemoLensConfig, inherited: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the service's name and where it comes from."""
+    if config.service_name:
+        return config.service_name, config.sources["service_name"]
+    if name := os.environ.get("OTEL_SERVICE_NAME", "").strip():
+        return name, "OTEL_SERVICE_NAME"
+    if name := str(inherited.get(SERVICE_NAME) or ""):
+        return name, CARRIER_VARIABLE
+    return DEFAULT_SERVICE_NAME, "default"
 
 
 def _of_the_launcher(key: str) -> bool:

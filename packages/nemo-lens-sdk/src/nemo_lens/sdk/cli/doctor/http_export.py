@@ -1,0 +1,66 @@
+"""One request of the OTLP exporter over HTTP, with its own headers, TLS and compression, and what came back."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from typing import Any
+
+import requests
+
+from nemo_lens.sdk.cli.doctor.answers import Answer, Answered
+from nemo_lens.sdk.exporters import Signal
+
+_PROVIDER = re.compile(r"OTEL_PYTHON_EXPORTER_OTLP_HTTP_(\w+_)?CREDENTIAL_PROVIDER")
+
+
+class OneRequest(requests.Session):
+    """A session for an exporter, whose first request ends the export."""
+
+    def request(self, *args: Any, **options: Any) -> requests.Response:
+        """Send the request and raise what it met."""
+        # The exporters of some versions follow redirects, which turn the request into a GET; the others do not.
+        options["allow_redirects"] = False
+        start = time.monotonic()
+        try:
+            response = super().request(*args, **options)
+        except requests.exceptions.Timeout as fault:
+            raise Answered(Answer("timeout", detail=str(fault))) from fault
+        except Exception as fault:
+            raise Answered(Answer("fault", detail=_reason(fault))) from fault
+        raise Answered(
+            Answer(
+                "status",
+                str(response.status_code),
+                detail=response.reason or "",
+                milliseconds=(time.monotonic() - start) * 1000,
+                location=response.headers.get("Location", ""),
+                is_page="html" in response.headers.get("Content-Type", ""),
+            )
+        )
+
+
+def tls_of(exporter: Any, endpoint: str, signal: Signal) -> bool:
+    """Return whether the exporter speaks TLS."""
+    return endpoint.startswith("https:")
+
+
+def arm(build: Any, timeout_s: float) -> Any:
+    """Build the exporter so that its first request raises ``Answered``."""
+    if any(_PROVIDER.fullmatch(name) and os.environ[name] for name in os.environ):
+        return build(timeout=timeout_s)  # the provider's session holds the credentials
+    return build(timeout=timeout_s, session=OneRequest())
+
+
+def _reason(fault: BaseException) -> str:
+    """Return the innermost message: the outer ones repeat it in Python's own notation."""
+    inner: Any = fault
+    for _ in range(8):
+        reason = getattr(inner, "reason", None)
+        parts = [reason, *getattr(inner, "args", ()), inner.__cause__, inner.__context__]
+        deeper = next((part for part in parts if isinstance(part, BaseException) and part is not inner), None)
+        if deeper is None:
+            break
+        inner = deeper
+    return str(inner) or type(inner).__name__

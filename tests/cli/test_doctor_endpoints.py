@@ -1,0 +1,353 @@
+"""``nemo-lens doctor`` against receivers that are real, healthy or not."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import grpc
+import pytest
+
+from support.doctor_run import doctor
+from support.otlp_receiver import OtlpReceiver, running_receiver
+
+PROTOCOLS = ("grpc", "http/protobuf")
+OTHER = {"grpc": "http/protobuf", "http/protobuf": "grpc"}
+SIGNALS = ["traces", "metrics", "logs"]
+TOKEN = "sesame-open-4711"  # what a test's receiver demands
+
+
+def all_of(outcome: str) -> dict[str, str]:
+    return dict.fromkeys(SIGNALS, outcome)
+
+
+def address(endpoint: str) -> str:
+    return endpoint.partition("//")[2]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_healthy_receiver(otlp_receiver: OtlpReceiver, protocol: str) -> None:
+    """An export of each signal arrives: exit 0, with the time it took, and what was sent holds nothing."""
+    run = doctor(**otlp_receiver.environ(protocol))
+    assert run.code == 0
+    assert run.report["arrives"] is True
+    assert run.outcomes() == all_of("arrives")
+    found = run.finding("arrives")
+    assert (found["level"], found["signals"], found["remedy"]) == ("ok", SIGNALS, "")
+    assert address(otlp_receiver.endpoint(protocol)) in found["message"]
+    for way in run.report["endpoints"]:
+        assert way["transport"] == protocol
+        assert way["round_trip_ms"] > 0
+    requests = otlp_receiver.requests()
+    assert sorted(request.signal for request in requests) == sorted(SIGNALS)
+    assert {request.transport for request in requests} == {protocol}
+    assert otlp_receiver.spans() == otlp_receiver.points() == otlp_receiver.logs() == []
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_nothing_listening(protocol: str) -> None:
+    """A refused connection is told from everything else, and the variable to change is named."""
+    with running_receiver() as receiver:
+        variables = receiver.environ(protocol)
+    run = doctor(**variables)
+    assert run.code == 1
+    assert run.outcomes() == all_of("refused")
+    found = run.finding("refused")
+    assert found["level"] == "problem"
+    assert address(variables["OTEL_EXPORTER_OTLP_ENDPOINT"]) in found["message"]
+    assert "OTEL_EXPORTER_OTLP_ENDPOINT" in found["remedy"]
+
+
+def test_a_receiver_on_the_default_port() -> None:
+    """Where nothing listens on one default port, and the other one is answered, the settings for that are given."""
+    with web_server(200, {}, ("127.0.0.2", 4318)) as url:
+        run = doctor(OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.2:4317", OTEL_EXPORTER_OTLP_PROTOCOL="grpc")
+    assert (run.code, run.outcomes()) == (1, all_of("refused"))
+    remedy = run.finding("refused")["remedy"]
+    assert f"set OTEL_EXPORTER_OTLP_ENDPOINT={url} and OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf" in remedy
+
+
+def test_no_endpoint_set() -> None:
+    """Where nobody set an endpoint, it says that it is the default that was tried."""
+    run = doctor(NEMO_LENS_METRICS_ENABLED="0", NEMO_LENS_LOGS_ENABLED="0", OTEL_EXPORTER_OTLP_PROTOCOL="grpc")
+    (way,) = [way for way in run.report["endpoints"] if way["signal"] == "traces"]
+    assert (way["endpoint"], way["endpoint_origin"]) == ("http://localhost:4317", "default")
+    assert run.outcomes() == {"traces": way["outcome"], "metrics": "off", "logs": "off"}
+
+
+@pytest.mark.parametrize("spoken", PROTOCOLS)
+def test_the_wrong_protocol(otlp_receiver: OtlpReceiver, spoken: str) -> None:
+    """Each protocol spoken to the other's port is recognised, because the other one was tried and answered."""
+    other = OTHER[spoken]
+    run = doctor(OTEL_EXPORTER_OTLP_PROTOCOL=spoken, OTEL_EXPORTER_OTLP_ENDPOINT=otlp_receiver.endpoint(other))
+    assert run.code == 1
+    assert run.outcomes() == all_of("wrong_protocol")
+    found = run.finding("wrong_protocol")
+    assert f"speaks {other}, and {spoken} is spoken to it" in found["message"]
+    assert f"OTEL_EXPORTER_OTLP_PROTOCOL={other}" in found["remedy"]
+
+
+def test_the_wrong_protocol_of_one_signal(otlp_receiver: OtlpReceiver) -> None:
+    """The variable of the signal is named when it is the one in force, and the other signals arrive."""
+    variables = {**otlp_receiver.environ("grpc"), "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/protobuf"}
+    run = doctor(**variables)
+    assert run.code == 1
+    assert run.outcomes() == {**all_of("arrives"), "traces": "wrong_protocol"}
+    assert run.finding("wrong_protocol")["signals"] == ["traces"]
+    assert "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL=grpc" in run.finding("wrong_protocol")["remedy"]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_demanded_header(otlp_receiver: OtlpReceiver, protocol: str) -> None:
+    """Without, with a wrong and with the right header; its value is never shown."""
+    otlp_receiver.demand_header("authorization", f"Bearer {TOKEN}")
+    variables = otlp_receiver.environ(protocol)
+    without = doctor(**variables)
+    assert (without.code, without.outcomes()) == (1, all_of("unauthenticated"))
+    assert "no header is configured" in without.finding("unauthenticated")["message"]
+    assert "OTEL_EXPORTER_OTLP_HEADERS" in without.finding("unauthenticated")["remedy"]
+
+    wrong = doctor(**variables, OTEL_EXPORTER_OTLP_HEADERS="authorization=Bearer%20not-the-word")
+    assert (wrong.code, wrong.outcomes()) == (1, all_of("unauthenticated"))
+    assert "OTEL_EXPORTER_OTLP_HEADERS sends authorization" in wrong.finding("unauthenticated")["message"]
+    assert "not-the-word" not in wrong.stdout + wrong.stderr
+
+    right = doctor(**variables, OTEL_EXPORTER_OTLP_HEADERS=f"authorization=Bearer%20{TOKEN}")
+    assert (right.code, right.outcomes()) == (0, all_of("arrives"))
+    assert TOKEN not in right.stdout + right.stderr
+    assert right.report["endpoints"][0]["headers"] == {"authorization": "[REDACTED]"}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_forbidden_export(otlp_receiver: OtlpReceiver, protocol: str) -> None:
+    """403 and PERMISSION_DENIED are no want of credentials."""
+    otlp_receiver.refuse(403, grpc.StatusCode.PERMISSION_DENIED)
+    run = doctor(**otlp_receiver.environ(protocol))
+    assert (run.code, run.outcomes()) == (1, all_of("forbidden"))
+
+
+@pytest.mark.parametrize(
+    ("http_status", "grpc_status"),
+    [(503, grpc.StatusCode.UNAVAILABLE), (429, grpc.StatusCode.RESOURCE_EXHAUSTED), (500, grpc.StatusCode.INTERNAL)],
+)
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_collector_that_is_unwell(
+    otlp_receiver: OtlpReceiver, protocol: str, http_status: int, grpc_status: grpc.StatusCode
+) -> None:
+    """A collector that is there and refuses for now is a warning: exit 0, at once and without another attempt."""
+    otlp_receiver.refuse(http_status, grpc_status)
+    run = doctor(**otlp_receiver.environ(protocol))
+    assert (run.code, run.outcomes()) == (0, all_of("unwell"))
+    status = grpc_status.name if protocol == "grpc" else str(http_status)
+    assert status in run.finding("unwell")["message"]
+    assert len(otlp_receiver.requests()) == 3
+
+
+def test_a_receiver_that_wants_no_empty_export(otlp_receiver: OtlpReceiver) -> None:
+    """400 to a request without content says nothing about requests with some: a warning."""
+    otlp_receiver.refuse(400, grpc.StatusCode.INVALID_ARGUMENT)
+    for protocol in PROTOCOLS:
+        run = doctor(**otlp_receiver.environ(protocol))
+        assert (run.code, run.outcomes()) == (0, all_of("empty_refused"))
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_hanging_collector(otlp_receiver: OtlpReceiver, protocol: str) -> None:
+    """One that never answers holds doctor up for no longer than its steps may take."""
+    otlp_receiver.hang()
+    start = time.monotonic()
+    run = doctor("--timeout-ms", "400", **otlp_receiver.environ(protocol))
+    assert time.monotonic() - start < 30
+    assert (run.code, run.outcomes()) == (1, all_of("no_answer"))
+    found = run.finding("no_answer")
+    assert "within 400 ms" in found["message"]
+    assert "--timeout-ms" in found["remedy"]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_slow_collector(otlp_receiver: OtlpReceiver, protocol: str) -> None:
+    """One that is slower than the default arrives when it is given longer."""
+    otlp_receiver.delay(2.5)
+    run = doctor("--timeout-ms", "15000", **otlp_receiver.environ(protocol))
+    assert (run.code, run.outcomes()) == (0, all_of("arrives"))
+    assert all(way["round_trip_ms"] >= 2500 for way in run.report["endpoints"])
+
+
+def test_a_signal_endpoint_without_its_path(otlp_receiver: OtlpReceiver) -> None:
+    """The variable of a signal is taken as it stands, so it needs the path: found out by trying the right one."""
+    variables = otlp_receiver.environ("http/protobuf")
+    run = doctor(**variables, OTEL_EXPORTER_OTLP_METRICS_ENDPOINT=otlp_receiver.http_endpoint)
+    assert run.code == 1
+    assert run.outcomes() == {**all_of("arrives"), "metrics": "wrong_path"}
+    remedy = run.finding("wrong_path")["remedy"]
+    assert f"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT={otlp_receiver.http_endpoint}/v1/metrics" in remedy
+
+
+def test_a_name_that_does_not_resolve() -> None:
+    """A wrong host name is told from a host that is not there."""
+    run = doctor(OTEL_EXPORTER_OTLP_ENDPOINT="http://collector.invalid:4317")
+    assert (run.code, run.outcomes()) == (1, all_of("name_not_resolved"))
+    assert "collector.invalid does not resolve" in run.finding("name_not_resolved")["message"]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_port_of_something_else(protocol: str) -> None:
+    """What is no OTLP receiver is quoted: a server that greets first, and a web server."""
+    with listening(greet(b"SSH-2.0-OpenSSH_9.2\r\n")) as port:
+        run = doctor(OTEL_EXPORTER_OTLP_ENDPOINT=f"http://127.0.0.1:{port}", OTEL_EXPORTER_OTLP_PROTOCOL=protocol)
+    assert (run.code, run.outcomes()) == (1, all_of("not_otlp"))
+    assert "SSH-2.0-OpenSSH_9.2" in run.finding("not_otlp")["message"]
+    with web_server(404, {}) as url:
+        run = doctor(OTEL_EXPORTER_OTLP_ENDPOINT=url, OTEL_EXPORTER_OTLP_PROTOCOL=protocol)
+    assert (run.code, run.outcomes()) == (1, all_of("not_otlp"))
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_port_that_is_silent(protocol: str) -> None:
+    """A server that takes connections and says nothing does not hold doctor up."""
+    with listening(swallow) as port:
+        run = doctor(
+            "--timeout-ms",
+            "300",
+            OTEL_EXPORTER_OTLP_ENDPOINT=f"http://127.0.0.1:{port}",
+            OTEL_EXPORTER_OTLP_PROTOCOL=protocol,
+        )
+    assert (run.code, run.outcomes()) == (1, all_of("no_answer"))
+
+
+def test_a_login_page() -> None:
+    """A redirect and a web page are no receipt, whatever the exporter makes of them."""
+    with web_server(302, {"Location": "https://login.invalid/"}) as url:
+        run = doctor(OTEL_EXPORTER_OTLP_ENDPOINT=url, OTEL_EXPORTER_OTLP_PROTOCOL="http/protobuf")
+    assert (run.code, run.outcomes()) == (1, all_of("redirected"))
+    with web_server(200, {"Content-Type": "text/html; charset=utf-8"}) as url:
+        run = doctor(OTEL_EXPORTER_OTLP_ENDPOINT=url, OTEL_EXPORTER_OTLP_PROTOCOL="http/protobuf")
+    assert (run.code, run.outcomes()) == (1, all_of("not_otlp"))
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_proxy_on_the_way(otlp_receiver: OtlpReceiver, protocol: str) -> None:
+    """A proxy that fails is blamed by the variable that names it, and not where the host is exempt from it."""
+    with listening(lambda connection: None) as port:
+        proxy = f"http://127.0.0.1:{port}"
+    variables = otlp_receiver.environ(protocol)
+    run = doctor(**variables, http_proxy=proxy)
+    assert (run.code, run.outcomes()) == (1, all_of("proxy"))
+    assert "http_proxy" in run.finding("proxy")["message"]
+    run = doctor(**variables, http_proxy=proxy, no_proxy="127.0.0.1")
+    assert (run.code, run.outcomes()) == (0, all_of("arrives"))
+
+
+def test_telemetry_that_is_off_is_tried_all_the_same(otlp_receiver: OtlpReceiver) -> None:
+    """Before switching telemetry on, one wants to know whether it would work."""
+    for off in ({"NEMO_LENS_ENABLED": ""}, {"OTEL_SDK_DISABLED": " True "}):
+        run = doctor(**otlp_receiver.environ("grpc"), **off)
+        assert (run.code, run.outcomes()) == (1, all_of("arrives"))
+        assert run.problems() == ["telemetry_off"]
+        assert next(iter(off)) in run.finding("telemetry_off")["message"]
+
+
+def test_settings_that_cannot_work(tmp_path: Path) -> None:
+    """What set-up would raise is a problem of the signal it belongs to."""
+    run = doctor(OTEL_EXPORTER_OTLP_PROTOCOL="http/json", OTEL_EXPORTER_OTLP_LOGS_ENDPOINT="http://a b")
+    assert (run.code, run.outcomes()) == (1, all_of("bad_setting"))
+    assert "OTEL_EXPORTER_OTLP_PROTOCOL='http/json'" in run.findings("bad_setting")[0]["message"]
+    run = doctor(NEMO_LENS_EXPORTER="otpl", OTEL_METRIC_EXPORT_INTERVAL="soon")
+    assert "did you mean 'otlp'" in run.findings("bad_setting")[-1]["message"]
+    assert any("OTEL_METRIC_EXPORT_INTERVAL='soon'" in found["message"] for found in run.findings("bad_setting"))
+
+
+def test_the_file_exporter(tmp_path: Path) -> None:
+    """The files that would be written are named, and none is; a folder that cannot be made is a problem."""
+    run = doctor(cwd=tmp_path, NEMO_LENS_EXPORTER="file", NEMO_LENS_RUN_ID="r1")
+    assert (run.code, run.outcomes()) == (0, all_of("writable"))
+    (way,) = [way for way in run.report["endpoints"] if way["signal"] == "traces"]
+    assert way["endpoint"] == str(tmp_path / "nemo-lens" / "r1" / "traces-rankx-{pid}.jsonl")
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "taken").write_text("")
+    run = doctor(cwd=tmp_path, NEMO_LENS_EXPORTER="file", NEMO_LENS_FILE_PATH="taken/{signal}.jsonl")
+    assert (run.code, run.outcomes()) == (1, all_of("bad_setting"))
+    assert "NEMO_LENS_FILE_PATH" in run.findings("bad_setting")[0]["message"]
+
+
+def test_the_console_exporter() -> None:
+    """Standard output is always there."""
+    run = doctor(NEMO_LENS_EXPORTER="console")
+    assert (run.code, run.outcomes()) == (0, all_of("console"))
+
+
+def test_grpc_fork_support(otlp_receiver: OtlpReceiver) -> None:
+    """The variable with which gRPC hangs forked processes is a warning where gRPC is used, and only there."""
+    run = doctor(**otlp_receiver.environ("grpc"), GRPC_ENABLE_FORK_SUPPORT="1")
+    assert (run.code, run.finding("grpc_fork_support")["level"]) == (0, "warning")
+    run = doctor(**otlp_receiver.environ("http/protobuf"), GRPC_ENABLE_FORK_SUPPORT="1")
+    assert run.findings("grpc_fork_support") == []
+
+
+@contextmanager
+def listening(serve: Callable[[socket.socket], object]) -> Iterator[int]:
+    """Listen on a free port of 127.0.0.1 and hand each connection to ``serve``, in a thread."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def one(connection: socket.socket) -> None:
+            with connection:
+                try:
+                    serve(connection)
+                    time.sleep(0.2)
+                except OSError:
+                    pass
+
+        def accept() -> None:
+            while True:
+                try:
+                    connection, _ = server.accept()
+                except OSError:
+                    return
+                threading.Thread(target=one, args=(connection,), daemon=True).start()
+
+        threading.Thread(target=accept, daemon=True).start()
+        yield server.getsockname()[1]
+        server.shutdown(socket.SHUT_RDWR)
+
+
+def swallow(connection: socket.socket) -> None:
+    while connection.recv(1 << 16):
+        pass
+
+
+def greet(text: bytes) -> Callable[[socket.socket], object]:
+    return lambda connection: (connection.sendall(text), connection.recv(100))
+
+
+@contextmanager
+def web_server(status: int, headers: dict[str, str], where: tuple[str, int] = ("127.0.0.1", 0)) -> Iterator[str]:
+    """Answer every request alike."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            self.do_GET()
+
+        def do_GET(self) -> None:
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(where, Handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+    try:
+        yield f"http://{where[0]}:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
