@@ -80,7 +80,7 @@ def test_detection(
     program.parent.mkdir()
     program.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\nwhile :; do sleep 1000; done\n")
     program.chmod(0o755)
-    machine = Machine(tmp_path, gpus(devices or 0), rules, library=devices is not None)
+    machine = Machine(tmp_path, gpus(devices or 0), rules, driver=devices is not None)
     environ = {**environ, "PATH": f"{program.parent}:{os.environ['PATH']}"}
 
     def measure() -> tuple[float, str]:

@@ -127,13 +127,13 @@ def test_failing_nvml_falls_back(function: str, code: int, tmp_path: Path) -> No
 @pytest.mark.parametrize("count", [0, 1, 4])
 def test_driver_lists_gpus(count: int, tmp_path: Path) -> None:
     """Without NVML the folders of /proc/driver/nvidia/gpus are counted; a driver that lists none means 0."""
-    machine = Machine(tmp_path, library=False)
+    machine = Machine(tmp_path, driver=False)
     assert machine.run(f"say(visible_gpu_count({{}}, {str(driver_lists(tmp_path, count))!r}))").value == count
 
 
 def test_nothing_says(tmp_path: Path) -> None:
     """Where neither NVML nor a driver is there, no count is given rather than 0: there may be others' accelerators."""
-    machine = Machine(tmp_path, library=False)
+    machine = Machine(tmp_path, driver=False)
     said = machine.run(f"say(visible_gpu_count({{}}, {str(tmp_path)!r}))")
     assert said.value is None
     assert not said.logged("WARNING")
@@ -142,7 +142,7 @@ def test_nothing_says(tmp_path: Path) -> None:
 @pytest.mark.skipif(Path("/proc/driver/nvidia/gpus").exists(), reason="this machine has an NVIDIA driver")
 def test_unknown_is_not_sent(tmp_path: Path) -> None:
     """An unknown count is left out of the resource."""
-    machine = Machine(tmp_path, library=False)
+    machine = Machine(tmp_path, driver=False)
     assert "host.gpu.count" not in machine.run("say(detect_resource())").value
 
 
@@ -154,7 +154,7 @@ def test_what_says_so(tmp_path: Path) -> None:
     with_gpus.mkdir()
     without.mkdir()
     assert Machine(with_gpus, gpus(2)).run(code.replace("ROOT", "'/'")).value == [2, "NVML"]
-    bare = Machine(without, library=False)
+    bare = Machine(without, driver=False)
     assert bare.run(code.replace("ROOT", repr(str(without)))).value[1].startswith("nothing says: there is no NVIDIA")
     count, origin = bare.run(code.replace("ROOT", repr(str(driver_lists(without, 1))))).value
     assert (count, origin.split(" ")[0]) == (1, f"{without}/proc/driver/nvidia/gpus")

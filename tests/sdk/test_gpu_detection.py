@@ -225,7 +225,7 @@ def test_no_gpus(tmp_path: Path) -> None:
 
 def test_no_library(tmp_path: Path) -> None:
     """Without the driver's library: nothing to report, one line at DEBUG."""
-    said = detect(Machine(tmp_path, library=False))
+    said = detect(Machine(tmp_path, driver=False))
     assert said.value == {}
     assert len(said.logged("DEBUG")) == len(said.log) == 1
 

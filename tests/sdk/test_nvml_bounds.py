@@ -172,7 +172,7 @@ def test_nvidia_smi_is_not_run(tmp_path: Path) -> None:
     program.write_text(f"#!/bin/sh\necho started >> {marker}\nwhile :; do sleep 1000; done\n")
     program.chmod(0o755)
     path = os.environ["PATH"]
-    machine = Machine(tmp_path, library=False)
+    machine = Machine(tmp_path, driver=False)
     seconds: dict[str, list[float]] = {path: [], f"{program.parent}:{path}": []}
     for _ in range(3):
         for value, measured in seconds.items():

@@ -95,12 +95,12 @@ class Machine:
     folder: Path
     gpus: Iterable[Gpu] = ()
     rules: Iterable[str] = ()
-    library: bool = True
+    driver: bool = True
     environ: dict[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
         self._log = self.folder / "nvml-calls"
-        if not self.library:
+        if not self.driver:
             # Hides the library that a machine with a driver has: the loader finds this, and refuses it.
             (self.folder / "libnvidia-ml.so.1").write_text("not a library\n" * 100)
             self.environ = {"LD_LIBRARY_PATH": str(self.folder)}
