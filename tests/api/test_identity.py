@@ -188,3 +188,12 @@ input()
 def test_a_process_that_cannot_be_read_has_no_create_time(pid: int) -> None:
     """What is no process, or gone, gives None."""
     assert linux_process_create_time(pid) is None
+
+
+def test_bytes_that_are_no_utf_8_give_ids_all_the_same() -> None:
+    """A variable of any bytes neither raises nor gives an id that cannot be encoded."""
+    odd = {"SLURM_JOB_ID": "7", "SLURM_CLUSTER_NAME": "c\udcff"}
+    assert derive_job_uuid(odd) == derive_job_uuid({**odd, "SLURM_CLUSTER_NAME": "c\ufffd"})
+    assert derive_run_uuid(odd) == derive_run_uuid({**odd, "SLURM_CLUSTER_NAME": "c\ufffd"})
+    assert derive_run_uuid({}, run_id="r\udcff") == derive_run_uuid({}, run_id="r\ufffd")
+    assert ensure_run_id("r\udcff") == ensure_run_id(environ={"NEMO_LENS_RUN_ID": "r\udcff"}) == "r\ufffd"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -54,3 +56,41 @@ def test_wrong_arguments_give_2(arguments: list[str], capsys: pytest.CaptureFixt
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "usage: nemo-lens" in captured.err
+
+
+def in_shell(line: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    nemo_lens = f"{sys.executable} -m nemo_lens.sdk.cli"
+    return subprocess.run(
+        ["bash", "-c", line.replace("nemo-lens", nemo_lens)],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        env={**os.environ, **environment},
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("nemo-lens groups >&-", 0),
+        ("nemo-lens set-slurm-resource-attrs --stage task >&-", 0),
+        ("nemo-lens set-slurm-resource-attrs --stage task 2>&-", 0),
+        ("nemo-lens emit-spans --service s --span a,1,2 >&- <&-", 0),
+        ("nemo-lens emit-spans --service s --span a,1,2 2>&-", 0),
+        ("nemo-lens emit-spans --service s --span a,x,2 2>&-", 1),
+        ("NEMO_LENS_ENABLED=1 nemo-lens doctor --json >&- 2>&-", 0),
+        ("nemo-lens tree . >&- 2>&-", 1),
+    ],
+)
+def test_a_closed_stream_changes_no_exit_code(tmp_path: Path, line: str, code: int) -> None:
+    """What a shell has closed (``>&-``) is written to nowhere; the exit code still says what was done."""
+    done = in_shell(f"cd {tmp_path} && {line}", NEMO_LENS_EXPORTER="file", NEMO_LENS_FILE_PATH=f"{tmp_path}/{{pid}}")
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_full_disk_is_said(tmp_path: Path) -> None:
+    """Output that cannot be written is one line on standard error and exit code 1."""
+    done = in_shell("nemo-lens set-slurm-resource-attrs --stage task >/dev/full", SLURM_JOB_ID="7")
+    assert done.returncode == 1
+    assert done.stderr == "nemo-lens: the output cannot be written: No space left on device\n"

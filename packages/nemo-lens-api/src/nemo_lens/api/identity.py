@@ -7,6 +7,7 @@ from pathlib import Path
 from uuid import NAMESPACE_URL, uuid5
 
 from nemo_lens.api._diagnostics import warn_once
+from nemo_lens.api._text import clean_str
 from nemo_lens.api.carrier import VARIABLE as CARRIER_VARIABLE
 from nemo_lens.api.carrier import get_otel_resource_attributes
 from nemo_lens.api.semconv import NEMO_RUN_ID
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 RUN_ID_VARIABLE = "NEMO_LENS_RUN_ID"
+
+_NO_LIMIT = 2**62  # the limit of attribute values exempts resources
 
 # Made when this module is loaded, so that whatever is forked from this process has it too.
 _RANDOM_RUN_ID = os.urandom(6).hex()
@@ -47,7 +50,7 @@ def find_run_id(run_id: str = "", environ: Mapping[str, str] | None = None) -> t
     """
     env = os.environ if environ is None else environ
     candidates = {
-        "code": (run_id or "").strip(),
+        "code": _clean(run_id or ""),
         RUN_ID_VARIABLE: _value(env, RUN_ID_VARIABLE),
         CARRIER_VARIABLE: str(get_otel_resource_attributes(env).get(NEMO_RUN_ID, "")).strip(),
         "SLURM_JOB_ID": _value(env, "SLURM_JOB_ID"),
@@ -104,7 +107,7 @@ def derive_run_uuid(environ: Mapping[str, str] | None = None, *, run_id: str | N
         if elastic:
             parts.append(f"te{elastic}")
         return _uuid("/".join(parts))
-    run = (run_id or "").strip() or _torchelastic_run_id(env)
+    run = _clean(run_id or "") or _torchelastic_run_id(env)
     return _uuid(f"nemo.lens.run/local/{run}/te{elastic or 0}") if run else None
 
 
@@ -131,7 +134,12 @@ def linux_process_create_time(pid: int | None = None) -> float | None:
 
 
 def _value(env: Mapping[str, str], name: str) -> str:
-    return env.get(name, "").strip()
+    return _clean(env.get(name, ""))
+
+
+def _clean(text: str) -> str:
+    # Bytes that are no UTF-8 arrive as lone surrogates, which neither a UUID nor an exporter can encode.
+    return clean_str(text.strip(), _NO_LIMIT)
 
 
 def _torchelastic_run_id(env: Mapping[str, str]) -> str:

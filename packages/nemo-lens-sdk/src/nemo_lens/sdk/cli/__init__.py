@@ -7,6 +7,7 @@ is called and not before, so that ``nemo-lens --help`` is fast and one command n
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
 import os
 import sys
@@ -26,6 +27,7 @@ _COMMANDS = {
 }
 
 _WRONG_ARGUMENTS = 2  # a command may have its own WRONG_ARGUMENTS
+_CANNOT_WRITE = (errno.ENOSPC, errno.EIO, errno.EDQUOT)
 _INTERRUPTED = 130  # what a shell reports for a program ended by SIGINT
 
 
@@ -39,18 +41,38 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code: 0 done, 1 failed, 2 wrong arguments, 130 interrupted.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
+    _open_closed_streams()
     try:
         code = _dispatch(arguments)
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader (head, less) has left: nothing is wrong, and the interpreter must not complain at exit either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader (head, less) has left: nothing is wrong.
+        _discard_output()
         return 0
+    except OSError as fault:
+        if fault.errno not in _CANNOT_WRITE or fault.filename is not None:
+            raise
+        _discard_output()
+        sys.stderr.write(f"nemo-lens: the output cannot be written: {fault.strerror}\n")
+        return 1
     except KeyboardInterrupt:
         return _INTERRUPTED
     except SystemExit as stop:  # argparse, after --help or a wrong argument
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     return code
+
+
+def _open_closed_streams() -> None:
+    """Send what goes to a stream that the shell has closed (``>&-``) nowhere, so that no command fails over it."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            # In this order, which gives each the descriptor that was closed, so that no socket or file gets it.
+            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115, PTH123 - stays open
+
+
+def _discard_output() -> None:
+    # What is left in the buffer must not make the interpreter complain at exit.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _dispatch(arguments: list[str]) -> int:

@@ -10,12 +10,12 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 
 from nemo_lens.api._diagnostics import warn_once
 from nemo_lens.api.attributes import clean_attributes
 from nemo_lens.api.carrier import VARIABLE as CARRIER_VARIABLE
-from nemo_lens.api.carrier import get_otel_resource_attributes
+from nemo_lens.api.carrier import get_otel_resource_attributes, parse_integer
 from nemo_lens.api.config import NemoLensConfig
 from nemo_lens.api.semconv import (
     DEPLOYMENT_ENVIRONMENT,
@@ -79,27 +79,32 @@ def resource_layers(
     The first layer is the OpenTelemetry SDK's.
     """
     explicit = clean_attributes(caller, ())
-    given = get_otel_resource_attributes()
-    inherited = {key: value for key, value in given.items() if not _of_the_launcher(key)}
+    inherited = {
+        key: value
+        for key, value in get_otel_resource_attributes().items()
+        # A blank one is an unset variable of the launcher's, as in nv.dl.rank=$RANK.
+        if not _of_the_launcher(key) and str(value).strip()
+    }
     service, service_source = _service_name(config, inherited)
+    # The SDK's own detector reads OTEL_RESOURCE_ATTRIBUTES too, by other rules: the launcher's values, what we dropped.
+    also_inherited = OTELResourceDetector().detect().attributes
     defaults = {
         key: value
         for key, value in Resource.create({SERVICE_NAME: service}).attributes.items()
-        # The SDK's own detector reads OTEL_RESOURCE_ATTRIBUTES too, the launcher's values included.
-        if not (_of_the_launcher(key) and key in given)
+        if key not in also_inherited
     }
     layers: list[tuple[str, Mapping[str, Any]]] = [
         ("OpenTelemetry", defaults),
         ("torchelastic", _torchelastic(os.environ)),
         *((f"{name} detection", found) for name, found in detect_each()),
         *(
-            (config.sources[field], dict.fromkeys(keys, getattr(config, field)))
+            (config.sources[field], clean_attributes(dict.fromkeys(keys, getattr(config, field)), ()))
             for field, keys in _CONFIG_ATTRIBUTES
             if getattr(config, field)
         ),
         (CARRIER_VARIABLE, inherited),
         ("run id", {NEMO_RUN_ID: run_id}),
-        (service_source, {SERVICE_NAME: service}),
+        (service_source, clean_attributes({SERVICE_NAME: service}, ())),
         ("caller", explicit),
     ]
     rank = next((layer[NV_DL_RANK] for _, layer in reversed(layers) if NV_DL_RANK in layer), None)
@@ -138,5 +143,5 @@ def _of_the_launcher(key: str) -> bool:
 def _torchelastic(environ: Mapping[str, str]) -> dict[str, int]:
     if not environ.get("TORCHELASTIC_RUN_ID", "").strip():
         return {}
-    texts = {attribute: environ.get(variable, "").strip() for variable, attribute in _TORCHELASTIC}
-    return {attribute: int(text) for attribute, text in texts.items() if text.isascii() and text.isdigit()}
+    numbers = ((attribute, parse_integer(environ.get(variable, ""))) for variable, attribute in _TORCHELASTIC)
+    return {attribute: number for attribute, number in numbers if number is not None and number >= 0}

@@ -146,7 +146,7 @@ class Verdict:
         """Return the finding; ``facts`` are those known of every export."""
         level, message, remedy = TEXTS[self.code]
         known = {**facts, "detail": "", **self.facts}
+        remedy = remedy.format(**known)
         if self.suggestion:
             remedy = f"{self.suggestion}; or {remedy}"
-        text = message.format(**known)
-        return Finding(level, self.code, text, remedy.format(**known), (signal,))
+        return Finding(level, self.code, message.format(**known), remedy, (signal,))
