@@ -47,7 +47,7 @@ def test_http_goes_on_in_a_child_forked_during_a_hanging_export(otlp_receiver: O
     ended = job.finish()
     assert (ended.code, ended.fact("codes")) == (0, [0]), ended.stderr
     assert ended.fact("fork_s") < 0.6  # 100 ms, and a machine under load
-    assert (ended.fact("confirmed"), ended.fact("exporting")) == (True, True)
+    assert (ended.fact("confirmed"), ended.fact("exporting")) == (True, True), (ended.fact("flush_s"), ended.stderr)
     pids = {span["name"]: span["resource"]["process.pid"] for span in otlp_receiver.spans()}
     assert pids == {"in flight": ended.fact("parent"), "child": ended.fact("worker")}
     assert [log["body"] for log in otlp_receiver.logs()] == ["child"]

@@ -332,12 +332,12 @@ def hanging_export() -> None:
         common.wait_for_test()
         work("child", 3)
         flushing = time.monotonic()
-        confirmed = get_telemetry().force_flush(10_000)
+        confirmed = get_telemetry().force_flush(30_000)
         say(confirmed=confirmed, flush_s=time.monotonic() - flushing, exporting=get_telemetry().is_exporting)
         get_telemetry().shutdown()
 
     reap([fork(body)])
-    say(parent_confirmed=handle.force_flush(10_000))
+    say(parent_confirmed=handle.force_flush(30_000))
 
 
 def closing() -> None:
