@@ -29,6 +29,7 @@ API, SDK, CONTRIB = (f"packages/nemo-lens-{name}" for name in ("api", "sdk", "co
 # Folders of tests/ that have a session of their own; the rest is `unit`.
 OWN_SESSION = (
     "benchmarks",
+    "cli",
     "compile",
     "gpu",
     "packaging",
@@ -39,7 +40,7 @@ OWN_SESSION = (
     "torchrun",
     "typing",
 )
-# Where the slow tests with forks, exits and dead collectors run: the two ends, and the middle.
+# Where the slow tests run that start processes all the time: the two ends, and the middle.
 PROCESS_COMBINATIONS = (("3.10", "floor"), ("3.11", "newest"), ("3.13", "newest"))
 
 
@@ -77,9 +78,9 @@ def unit(session: nox.Session, opentelemetry: str) -> None:
 @nox.session
 @nox.parametrize(("python", "opentelemetry"), PROCESS_COMBINATIONS)
 def process(session: nox.Session, opentelemetry: str) -> None:
-    """Test forks, exits, signals and dead collectors with real processes."""
+    """Test forks, exits, signals, dead collectors and the command line with real processes."""
     _install_versions(session, opentelemetry)
-    _pytest(session, *(session.posargs or ("-n", "2", "--dist", "loadgroup", "tests/process")))
+    _pytest(session, *(session.posargs or ("-n", "2", "--dist", "loadgroup", "tests/process", "tests/cli")))
 
 
 @nox.session
@@ -113,7 +114,8 @@ def api_alone(session: nox.Session) -> None:
 def sdk_alone(session: nox.Session) -> None:
     """Test the built API and SDK wheels without the contrib wheel."""
     _install(session, *_build(session, API, SDK), *GROUPS["test"], *GROUPS["peers"])
-    _pytest(session, *(session.posargs or ("-n", "2", "tests/contract", "tests/sdk", "tests/cli")))
+    commands = ("tests/cli/test_commands.py", "tests/cli/test_demo.py", "tests/cli/test_doctor_installation.py")
+    _pytest(session, *(session.posargs or ("-n", "2", "tests/contract", "tests/sdk", *commands)))
 
 
 @nox.session
