@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -41,6 +44,16 @@ def test_an_application_with_a_prefix_of_its_own() -> None:
     assert run.code == 0
 
 
+def test_advice_names_the_variables_of_the_prefix() -> None:
+    """Who reads the settings under another prefix is told to set variables that are read."""
+    variables = {"ACME_ENABLED": "1", "ACME_EXPORTER": "console", "NEMO_LENS_ENABLED": "", "NEMO_LENS_LOGS_ENABLED": ""}
+    run = doctor("--prefix", "ACME", OTEL_TRACES_EXPORTER="otlp", **variables)
+    assert "NEMO_LENS" not in " ".join(found["remedy"] for found in run.report["findings"])
+    assert run.finding("ignored_variable")["remedy"] == "set ACME_EXPORTER, or ACME_TRACES_ENABLED=0 to send none"
+    off = doctor("--prefix", "ACME", NEMO_LENS_LOGS_ENABLED="", ACME_EXPORTER="console")
+    assert off.finding("telemetry_off")["remedy"].startswith("set ACME_ENABLED=1")
+
+
 def test_values_that_cannot_be_read() -> None:
     """All of them are reported at once, each with what is accepted, and the rest is examined with defaults."""
     run = doctor(NEMO_LENS_ENABLED="maybe", NEMO_LENS_SHUTDOWN_TIMEOUT_MS="soon", **CONSOLE)
@@ -62,6 +75,7 @@ def test_values_that_cannot_be_read() -> None:
         ("OTEL_BLRP_MAX_QUEUE_SIZE", "x", "positive integer"),
         ("OTEL_METRIC_EXPORT_TIMEOUT", "x", "positive integer"),
         ("OTEL_PROPAGATORS", "tracecontxt", "did you mean 'tracecontext'"),
+        ("OTEL_METRICS_EXEMPLAR_FILTER", "bad", "accepted: trace_based, always_on, always_off"),
     ],
 )
 def test_standard_variables_that_set_up_would_refuse(name: str, value: str, says: str) -> None:
@@ -102,13 +116,18 @@ def test_variables_that_have_no_effect() -> None:
         ({"TRACEPARENT": f"00-{'a' * 32}-{'b' * 16}-01"}, None),
         ({"TRACEPARENT": f"00-{'a' * 32}-{'b' * 16}-00", "OTEL_TRACES_SAMPLER": "always_on"}, None),
         ({"OTEL_TRACES_SAMPLER": "traceidratio", "OTEL_TRACES_SAMPLER_ARG": "0.1"}, None),
+        ({"TRACEPARENT": f"00-{'a' * 32}-{'b' * 16}-01", "OTEL_TRACES_SAMPLER": "parentbased_always_off"}, None),
+        ({"TRACEPARENT": f"00-{'a' * 32}-{'b' * 16}-01", "OTEL_TRACES_SAMPLER": "always_off"}, "warning"),
+        ({"TRACEPARENT": f"00-{'0' * 32}-{'b' * 16}-00"}, None),
     ],
 )
 def test_spans_that_no_sampler_lets_through(variables: dict[str, str], level: str | None) -> None:
-    """A sampler that drops everything, or a parent that is not sampled, is a warning."""
+    """A sampler that drops everything, or a parent that is not sampled, is a warning, and a problem without others."""
     run = doctor(**variables, **CONSOLE)
     assert run.code == 0
     assert [found["level"] for found in run.findings("sampled_out")] == ([] if level is None else [level])
+    alone = doctor(**variables, **CONSOLE, NEMO_LENS_METRICS_ENABLED="0", NEMO_LENS_LOGS_ENABLED="0")
+    assert (alone.code, alone.problems()) == ((0, []) if level is None else (1, ["sampled_out"]))
 
 
 def test_everything_switched_off() -> None:
@@ -123,6 +142,25 @@ def test_headers_that_are_none() -> None:
     run = doctor(OTEL_EXPORTER_OTLP_HEADERS="authorization=a,hunter2hunter2", **CONSOLE)
     assert "part 2 of 2" in run.finding("malformed_header")["message"]
     assert "hunter2" not in run.stdout
+
+
+@pytest.mark.parametrize(
+    "value", ["Authorization: Basic dXNlcjpTRUNSRVRQVw==", "Bad Key=dXNlcjpTRUNSRVRQVw", "x=a;SECRETS"]
+)
+def test_headers_that_no_exporter_sends(value: str) -> None:
+    """What the exporters drop is shown nowhere, not even before its first ``=``, and not said to be sent."""
+    with listening_nowhere() as port:
+        variables = {
+            "OTEL_EXPORTER_OTLP_HEADERS": value,
+            "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}",
+            "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+        }
+        run, text = doctor(**variables), run_text(**variables)
+    assert "part 1 of 1 is no NAME=VALUE" in run.finding("malformed_header")["message"]
+    assert {str(way["headers"]) for way in run.report["endpoints"]} == {"{}"}
+    assert "with headers" not in text.stdout
+    for shown in (run.stdout, run.stderr, text.stdout, text.stderr):
+        assert not any(secret in shown for secret in ("dXNlcjpTRUNSRVRQVw", "SECRET", "Basic", "Bad Key"))
 
 
 SECRETS = {
@@ -149,6 +187,37 @@ def test_secrets_are_never_shown(protocol: str) -> None:
     assert listed["OTEL_EXPORTER_OTLP_ENDPOINT"] == "http://[REDACTED]@127.0.0.1:9/otlp?[REDACTED]"
     assert listed["OTEL_RESOURCE_ATTRIBUTES"] == "team.api_key=[REDACTED],team.name=blue"
     assert run.attribute("team.name") == ("blue", "OTEL_RESOURCE_ATTRIBUTES")
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"OTEL_RESOURCE_ATTRIBUTES": "token=abc%zzS3CR3T"},
+        {"OTEL_RESOURCE_ATTRIBUTES": f"token={'S3CR3T' * 30}%zz"},
+        {"OTEL_RESOURCE_ATTRIBUTES": "password=abc,S3CR3T"},
+        {"OTEL_RESOURCE_ATTRIBUTES": "url=http://a:S3CR3T@h"},
+        {"OTEL_RESOURCE_ATTRIBUTES": "url=http%3A%2F%2Fa%3AS3CR3T%40h%zz"},
+        {"OTEL_EXPORTER_OTLP_HEADER": "authorization=Bearer%20S3CR3T"},
+        {"http_proxy": "user:S3CR3T@127.0.0.1:9"},
+        {"HTTP_PROXY": "user:S3CR3T@127.0.0.1:9", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"},
+        {"ALL_PROXY": "http://u:S3/CR3T@127.0.0.1:9", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"},
+        {"grpc_proxy": "http://u:S3 CR3T@127.0.0.1:9"},
+        {"OTEL_EXPORTER_OTLP_ENDPOINT": "user:S3CR3T@127.0.0.1:9"},
+        {"OTEL_EXPORTER_OTLP_ENDPOINT": "127.0.0.1:9?api_key=S3CR3T"},
+        {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://u:S3/CR3T@127.0.0.1:9"},
+        {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://u:S3 CR3T@127.0.0.1:9"},
+        {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9/x?t=S3@CR3T"},
+        {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://u:\\S3'\"CR3T@127.0.0.1:9"},
+    ],
+    ids=lambda variables: "-".join(f"{name}={value[-24:]}" for name, value in variables.items()),
+)
+def test_secrets_in_places_that_are_no_url(variables: dict[str, str]) -> None:
+    """Addresses without a scheme, passwords that should have been encoded, pairs that are dropped: shown nowhere."""
+    variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9", **variables}
+    run, text = doctor(**variables), run_text(**variables)
+    for shown in (run.stdout, run.stderr, text.stdout, text.stderr):
+        assert "S3" not in shown
+        assert "CR3T" not in shown
 
 
 def test_a_secret_that_an_exporter_would_quote() -> None:
@@ -206,3 +275,11 @@ def test_span_groups_that_are_none(tmp_path: Path) -> None:
 
 def only(run: Run, text: str) -> bool:
     return sum(text in found["message"] for found in run.report["findings"]) == 1
+
+
+@contextmanager
+def listening_nowhere() -> Iterator[int]:
+    """Hold a port on which connections are refused."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]

@@ -6,12 +6,14 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import grpc
 import pytest
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
 
 from support.doctor_run import doctor
 from support.otlp_receiver import OtlpReceiver, running_receiver
@@ -230,6 +232,56 @@ def test_a_login_page() -> None:
     assert (run.code, run.outcomes()) == (1, all_of("not_otlp"))
 
 
+@pytest.mark.parametrize(
+    ("kind", "body", "outcome"),
+    [
+        ("application/json", b'{"ok": true}', "not_otlp"),
+        ("application/json", b"", "not_otlp"),
+        ("application/json", b"{}", "arrives"),
+        ("application/json; charset=utf-8", b'{"partialSuccess": {}}', "arrives"),
+        ("text/plain; charset=utf-8", b"OK", "not_otlp"),
+        ("", b"OK", "not_otlp"),
+        ("", b"", "arrives"),
+        ("application/octet-stream", b"\x0a\x00", "arrives"),
+        ("application/x-protobuf", b"", "arrives"),
+    ],
+)
+def test_a_web_server_that_is_content_with_anything(kind: str, body: bytes, outcome: str) -> None:
+    """200 alone is no receipt: OTLP's answer is protobuf, whose type some receivers leave out."""
+    with web_server(200, {"Content-Type": kind} if kind else {}, body=body) as url:
+        run = doctor(OTEL_EXPORTER_OTLP_ENDPOINT=url, OTEL_EXPORTER_OTLP_PROTOCOL="http/protobuf")
+    assert (run.code, run.outcomes()) == (int(outcome != "arrives"), all_of(outcome))
+    if kind and outcome != "arrives":
+        assert kind.partition(";")[0] in run.finding("not_otlp")["message"]
+
+
+def test_a_unix_socket(tmp_path: Path) -> None:
+    """gRPC speaks TLS to it unless it is told not to, and that is what is advised when the receiver is healthy."""
+    with grpc_on(f"unix:{tmp_path}/otel.sock") as endpoint:
+        variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint, "NEMO_LENS_METRICS_ENABLED": "0"}
+        run = doctor(**variables, NEMO_LENS_LOGS_ENABLED="0")
+        assert (run.code, run.outcomes()["traces"]) == (1, "tls_unexpected")
+        assert run.finding("tls_unexpected")["remedy"].startswith("set OTEL_EXPORTER_OTLP_INSECURE=true")
+        run = doctor(**variables, NEMO_LENS_LOGS_ENABLED="0", OTEL_EXPORTER_OTLP_INSECURE="true")
+        assert (run.code, run.outcomes()["traces"]) == (0, "arrives")
+    run = doctor(OTEL_EXPORTER_OTLP_ENDPOINT=f"unix:{tmp_path}/none.sock")
+    assert (run.code, run.outcomes()) == (1, all_of("failed"))
+
+
+def test_advice_about_endpoints_names_the_variables_of_the_prefix(tmp_path: Path) -> None:
+    """A signal that a receiver does not take is switched off under the application's own prefix."""
+    with grpc_on("127.0.0.1:0") as endpoint:
+        run = doctor(
+            "--prefix",
+            "ACME",
+            ACME_ENABLED="1",
+            OTEL_EXPORTER_OTLP_ENDPOINT=endpoint,
+            OTEL_EXPORTER_OTLP_INSECURE="true",
+        )
+    assert run.outcomes() == {"traces": "arrives", "metrics": "signal_not_accepted", "logs": "off"}
+    assert "set ACME_METRICS_ENABLED=0" in run.finding("signal_not_accepted")["remedy"]
+
+
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_proxy_on_the_way(otlp_receiver: OtlpReceiver, protocol: str) -> None:
     """A proxy that fails is blamed by the variable that names it, and not where the host is exempt from it."""
@@ -273,6 +325,24 @@ def test_the_file_exporter(tmp_path: Path) -> None:
     run = doctor(cwd=tmp_path, NEMO_LENS_EXPORTER="file", NEMO_LENS_FILE_PATH="taken/{signal}.jsonl")
     assert (run.code, run.outcomes()) == (1, all_of("bad_setting"))
     assert "NEMO_LENS_FILE_PATH" in run.findings("bad_setting")[0]["message"]
+
+
+def test_a_working_directory_that_is_gone(tmp_path: Path) -> None:
+    """The file exporter's default name is relative: it says that, and what to set; an absolute name needs no folder."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    start = (
+        f"import os, sys; os.chdir({str(gone)!r}); os.rmdir({str(gone)!r}); "
+        "from nemo_lens.sdk.cli import main; sys.exit(main())"
+    )
+    run = doctor(python=("-c", start), NEMO_LENS_EXPORTER="file")
+    assert (run.code, run.outcomes()) == (1, all_of("bad_setting"))
+    message = run.finding("bad_setting")["message"]
+    assert "working directory is gone" in message
+    assert "NEMO_LENS_FILE_PATH" in message
+    gone.mkdir()
+    run = doctor(python=("-c", start), NEMO_LENS_EXPORTER="file", NEMO_LENS_FILE_PATH=f"{tmp_path}/{{signal}}.jsonl")
+    assert (run.code, run.outcomes()) == (0, all_of("writable"))
 
 
 def test_the_console_exporter() -> None:
@@ -325,7 +395,27 @@ def greet(text: bytes) -> Callable[[socket.socket], object]:
 
 
 @contextmanager
-def web_server(status: int, headers: dict[str, str], where: tuple[str, int] = ("127.0.0.1", 0)) -> Iterator[str]:
+def grpc_on(address: str) -> Iterator[str]:
+    """Receive traces in plain text."""
+
+    class Service(trace_service_pb2_grpc.TraceServiceServicer):
+        def Export(self, request: object, context: object) -> object:  # noqa: N802 - the service's name
+            return trace_service_pb2.ExportTraceServiceResponse()
+
+    server = grpc.server(ThreadPoolExecutor(4))
+    trace_service_pb2_grpc.add_TraceServiceServicer_to_server(Service(), server)
+    port = server.add_insecure_port(address)
+    server.start()
+    try:
+        yield address.replace(":0", f":{port}")
+    finally:
+        server.stop(grace=0)
+
+
+@contextmanager
+def web_server(
+    status: int, headers: dict[str, str], where: tuple[str, int] = ("127.0.0.1", 0), body: bytes = b""
+) -> Iterator[str]:
     """Answer every request alike."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -337,8 +427,9 @@ def web_server(status: int, headers: dict[str, str], where: tuple[str, int] = ("
             self.send_response(status)
             for name, value in headers.items():
                 self.send_header(name, value)
-            self.send_header("Content-Length", "0")
+            self.send_header("Content-Length", str(len(body)))
             self.end_headers()
+            self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:
             pass

@@ -69,6 +69,21 @@ def test_the_documented_keys() -> None:
     assert set(where["resource"][0]) == {"name", "value", "origin"}
 
 
+def test_the_json_of_an_environment_that_is_no_utf_8() -> None:
+    """A byte that is no character becomes U+FFFD: strict readers refuse half a surrogate pair."""
+    run = doctor(OTEL_SERVICE_NAME="x\udcff", **CONSOLE)
+    assert run.setting("service_name")["value"] == "x\ufffd"
+    assert "\\udc" not in run.stdout
+
+
+def test_a_long_variable() -> None:
+    """What a resource may be is read and shown: 93 KB of it, most of it dropped or redacted."""
+    text = ",".join(f"token{number}.token=value{number}" for number in range(3000))[:93_000]
+    run = doctor(OTEL_RESOURCE_ATTRIBUTES=text, **CONSOLE)
+    assert run.code == 0
+    assert "value" not in run.report["configuration"]["variables"][0]["value"]
+
+
 def test_a_person_reads_sections_then_findings_then_the_verdict() -> None:
     """The worst stands last, next to the prompt, with what to do about it."""
     done = run_text(OTEL_SERVICE_NAME="x", NEMO_LENS_ENABLED="0", **CONSOLE)

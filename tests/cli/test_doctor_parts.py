@@ -5,13 +5,18 @@ from __future__ import annotations
 import re
 import string
 import sys
+import time
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from opentelemetry.util.re import parse_env_headers
 
 from nemo_lens.sdk.cli import doctor
 from nemo_lens.sdk.cli.doctor.findings import Finding, merged
-from nemo_lens.sdk.cli.doctor.redaction import Secrets, shown, shown_url
+from nemo_lens.sdk.cli.doctor.redaction import Secrets, header_pairs, shown, shown_url
 from nemo_lens.sdk.cli.doctor.requirements import unmet
 from nemo_lens.sdk.cli.doctor.targets import Target, proxy_of, target_of
 from nemo_lens.sdk.cli.doctor.verdicts import TEXTS
@@ -105,10 +110,21 @@ def test_the_proxy_of_grpc(environ: dict[str, str], variable: str) -> None:
         (
             "OTEL_RESOURCE_ATTRIBUTES",
             "a=1,password=x,b.api%2Dkey=y,c",
-            "a=1,password=[REDACTED],b.api%2Dkey=[REDACTED],c",
+            "a=1,password=[REDACTED],b.api%2Dkey=[REDACTED],[REDACTED]",
         ),
+        ("OTEL_RESOURCE_ATTRIBUTES", "a=1,c,image=h/nemo:24.07@sha256:ab", "a=1,c,image=h/nemo:24.07@sha256:ab"),
+        ("OTEL_RESOURCE_ATTRIBUTES", "u=http%3A%2F%2Fa%3Ab%40h", "u=http://[REDACTED]@h"),
+        ("OTEL_EXPORTER_OTLP_HEADRES", "a=b", "a=[REDACTED]"),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "Authorization: Basic eA==,Bad Key=x,=y", "[REDACTED],[REDACTED],[REDACTED]"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "user:pw@h:1", "[REDACTED]@h:1"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "h:4317?api_key=x", "h:4317?[REDACTED]"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://u:a/b c@d@h", "http://[REDACTED]@h"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://h?mail=a@b", "http://[REDACTED]"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "unix:/run/otel.sock", "unix:/run/otel.sock"),
+        ("all_proxy", "user:pw@h:1", "[REDACTED]@h:1"),
+        ("NO_PROXY", "a@b", "a@b"),
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "https://h:1/v1/traces", "https://h:1/v1/traces"),
-        ("OTEL_EXPORTER_OTLP_ENDPOINT", "https://u:p@h:1/x?k=v&l=w#f", "https://[REDACTED]@h:1/x?[REDACTED]#f"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "https://u:p@h:1/x?k=v&l=w#f", "https://[REDACTED]@h:1/x?[REDACTED]"),
         ("OTEL_VENDOR_TOKEN", "x", "[REDACTED]"),
         ("OTEL_EXPORTER_OTLP_CERTIFICATE", "/etc/ca.pem", "/etc/ca.pem"),
     ],
@@ -124,6 +140,34 @@ def test_secrets_are_taken_out_of_messages() -> None:
     assert secrets.scrub("sent ('authorization', 'Bearer abc/def')") == "sent ('authorization', '[REDACTED]')"
     assert secrets.scrub("token abc/def, y") == "token [REDACTED], y"
     assert shown_url("called http://u:p@h/x?t=1 twice") == "called http://[REDACTED]@h/x?[REDACTED] twice"
+
+
+@given(st.text(alphabet='aZ09-_:= \t,;%2"\\/é@!', max_size=40))
+@example("Authorization: Basic dXNlcjpTRUNSRVRQVw==")
+@example("Bad Key=x,a=b c,=y,c=d=e,f,g=,a=b;c")
+def test_headers_are_read_as_the_exporters_read_them(text: str) -> None:
+    """A header is listed when it is sent, and only then; its name must still be one after it is decoded."""
+    sent = parse_env_headers(text, liberal=True)
+    listed = [name for name, _ in header_pairs(text) if name]
+    # Names are decoded where the value, too, is encoded as it should be.
+    names = [{name.lower(), unquote(name).strip().lower()} for name in listed]
+    assert all(each & set(sent) for each in names)
+    assert all(any(name in each for each in names) for name in sent if re.fullmatch(r"[-\w!]+", name, re.ASCII))
+
+
+def test_long_texts_take_no_more_than_their_length() -> None:
+    """Ten times the text takes some ten times as long, not a hundred times."""
+
+    def seconds(text: str) -> float:
+        start = time.perf_counter()
+        for name in ("OTEL_RESOURCE_ATTRIBUTES", "OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_X"):
+            shown(name, text)
+            Secrets({name: text}).scrub(text)
+        return time.perf_counter() - start
+
+    for piece in ("aaaaaaaaaa", "k=http://v,", "://", "://a@b?c", "token=value%zz,", "a b\t"):
+        short, long = piece * (20_000 // len(piece)), piece * (200_000 // len(piece))
+        assert min(seconds(long) for _ in range(3)) < 40 * min(seconds(short) for _ in range(3)) + 0.05, piece
 
 
 def test_findings_that_differ_by_their_signal_are_one() -> None:

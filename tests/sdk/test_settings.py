@@ -17,6 +17,7 @@ from nemo_lens.sdk import settings
         ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "4096", lambda: settings.queue_settings("BSP"), "fit into the queue"),
         ("OTEL_METRIC_EXPORT_INTERVAL", "0", settings.metric_interval_s, "positive integer of milliseconds"),
         ("OTEL_METRIC_EXPORT_TIMEOUT", "1e3", settings.metric_timeout_s, "positive integer of milliseconds"),
+        ("OTEL_METRICS_EXEMPLAR_FILTER", "always", settings.exemplar_filter, "trace_based, always_on, always_off"),
     ],
 )
 def test_a_bad_value_is_named(monkeypatch: pytest.MonkeyPatch, variable: str, value: str, check, says: str) -> None:  # type: ignore[no-untyped-def]
@@ -33,6 +34,15 @@ def test_installed_propagators_are_accepted(monkeypatch: pytest.MonkeyPatch, val
     """Blank, none and what is installed pass."""
     monkeypatch.setenv("OTEL_PROPAGATORS", value)
     settings.validate_propagators()
+
+
+@pytest.mark.parametrize(
+    ("value", "name"), [("", "trace_based"), (" ", "trace_based"), (" Always_Off ", "always_off"), ("always_on",) * 2]
+)
+def test_the_exemplar_filter(monkeypatch: pytest.MonkeyPatch, value: str, name: str) -> None:
+    """Blank is unset, as for every variable, and case does not matter."""
+    monkeypatch.setenv("OTEL_METRICS_EXEMPLAR_FILTER", value)
+    assert settings.exemplar_filter() == name
 
 
 def test_a_small_queue_makes_its_batches_small(monkeypatch: pytest.MonkeyPatch) -> None:

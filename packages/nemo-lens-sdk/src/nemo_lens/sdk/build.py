@@ -45,6 +45,7 @@ def build_handle(
     settings.validate_sampler_and_limits()
     span_settings, log_settings = settings.queue_settings("BSP"), settings.queue_settings("BLRP")
     interval_s, timeout_s = settings.metric_interval_s(), settings.metric_timeout_s()
+    settings.exemplar_filter()
     given_run_id = (resource_attributes or {}).get(NEMO_RUN_ID)
     run_id = ensure_run_id(str(given_run_id) if given_run_id else config.run_id)
     resource = build_resource(config, run_id, resource_attributes)

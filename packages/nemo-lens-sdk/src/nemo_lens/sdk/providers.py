@@ -9,13 +9,20 @@ from __future__ import annotations
 
 import os
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from opentelemetry import _logs, metrics, trace
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import SimpleLogRecordProcessor
-from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics import (
+    AlwaysOffExemplarFilter,
+    AlwaysOnExemplarFilter,
+    ExemplarFilter,
+    MeterProvider,
+    TraceBasedExemplarFilter,
+)
 from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
@@ -26,7 +33,13 @@ from nemo_lens.sdk.identity import LensIdGenerator
 from nemo_lens.sdk.outlets import LogOutlet, MetricOutlet
 from nemo_lens.sdk.processor import LensSpanProcessor
 from nemo_lens.sdk.sampling import configured_sampler
-from nemo_lens.sdk.settings import first_setup_values
+from nemo_lens.sdk.settings import exemplar_filter, first_setup_values
+
+_EXEMPLAR_FILTERS: dict[str, Callable[[], ExemplarFilter]] = {
+    "trace_based": TraceBasedExemplarFilter,
+    "always_on": AlwaysOnExemplarFilter,
+    "always_off": AlwaysOffExemplarFilter,
+}
 
 
 @dataclass
@@ -154,11 +167,17 @@ def prepare_metrics(resource: Resource, reader: Any) -> Metrics:
     if reader is not None:
         if _own_metrics is not None and reader is _own_metrics.reader:
             return _own_metrics
-        return Metrics(MeterProvider([reader], resource=resource, shutdown_on_exit=False), reader, None)
+        return Metrics(_meter_provider(reader, resource), reader, None)
     outlet = MetricOutlet(preferred_temporality=temporality, preferred_aggregation=aggregation)
     # An infinite interval: collected by the pipe's thread, under the pipe's deadline.
     reader = PeriodicExportingMetricReader(outlet, export_interval_millis=float("inf"))
-    return Metrics(MeterProvider([reader], resource=resource, shutdown_on_exit=False), reader, outlet)
+    return Metrics(_meter_provider(reader, resource), reader, outlet)
+
+
+def _meter_provider(reader: Any, resource: Resource) -> MeterProvider:
+    # Read here, since the SDK takes no blank for an unset variable, and no upper case.
+    chosen = _EXEMPLAR_FILTERS[exemplar_filter()]()
+    return MeterProvider([reader], resource=resource, exemplar_filter=chosen, shutdown_on_exit=False)
 
 
 def prepare_logs(resource: Resource) -> Logs:

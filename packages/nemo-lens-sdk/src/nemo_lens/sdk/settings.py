@@ -26,6 +26,8 @@ SAMPLERS = (
     "parentbased_traceidratio",
 )
 
+EXEMPLAR_FILTERS = ("trace_based", "always_on", "always_off")
+
 # What a second set-up in the process cannot change, because providers are installed once.
 FIRST_SETUP_VARIABLES = (
     "OTEL_TRACES_SAMPLER",
@@ -89,6 +91,22 @@ def metric_timeout_s() -> float:
         ValueError: when it is no positive integer of milliseconds.
     """
     return _positive("OTEL_METRIC_EXPORT_TIMEOUT", DEFAULT_METRIC_TIMEOUT_MS, "milliseconds") / 1000
+
+
+def exemplar_filter() -> str:
+    """Return ``OTEL_METRICS_EXEMPLAR_FILTER``, default ``trace_based``.
+
+    Raises:
+        ValueError: naming the value and the filters that there are.
+    """
+    text = os.environ.get("OTEL_METRICS_EXEMPLAR_FILTER", "").strip()
+    name = text.lower() or EXEMPLAR_FILTERS[0]
+    if name not in EXEMPLAR_FILTERS:
+        raise ValueError(
+            f"OTEL_METRICS_EXEMPLAR_FILTER={text!r} is no exemplar filter; accepted: {', '.join(EXEMPLAR_FILTERS)}"
+            f"{nearest(name, EXEMPLAR_FILTERS)}"
+        )
+    return name
 
 
 def validate_sampler_and_limits() -> None:

@@ -33,11 +33,12 @@ def parse(pattern: str, *, signal: Signal, run_id: str, rank: int | None) -> Cal
     What is given in place of a process id stands in the path as it is.
 
     Raises:
-        ValueError: A placeholder is not known or the braces are not balanced.
+        ValueError: A placeholder is not known, the braces are not balanced, or the pattern is relative to a working
+            directory that is gone.
     """
     used = _placeholders(pattern)
     known = {"run_id": safe_name(run_id), "rank": "x" if rank is None else str(rank), "signal": signal}
-    here = Path.cwd()
+    here = Path() if os.path.isabs(os.path.expanduser(pattern)) else _working_directory()  # noqa: PTH111, PTH117
 
     def name_of(pid: int | str, forked: bool) -> Path:
         path = here / Path(pattern.format(**known, pid=pid)).expanduser()
@@ -66,6 +67,16 @@ def check_writable(path: Path) -> None:
         raise ValueError(f"{path.parent} cannot be created: {existing} is no folder")
     if not os.access(existing, os.W_OK if existing == path else os.W_OK | os.X_OK):
         raise ValueError(f"{path} cannot be written: no permission for {existing}")
+
+
+def _working_directory() -> Path:
+    try:
+        return Path.cwd()
+    except OSError as fault:
+        raise ValueError(
+            f"the name is relative, and the working directory is gone or out of reach ({fault.strerror}): start from "
+            "one that is there, or set NEMO_LENS_FILE_PATH to an absolute path"
+        ) from None
 
 
 def _placeholders(pattern: str) -> set[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
 from dataclasses import replace
 
@@ -30,6 +31,7 @@ _DEFAULT_TIMEOUT_MS = 2000
 _MAX_TIMEOUT_MS = 60_000
 # Findings after which nobody wonders that there are no exporters.
 _SAYS_WHY = ("package_missing", "no_backend")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -57,10 +59,16 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the report."""
     report = examine(arguments.prefix, arguments.fallback_prefix, arguments.timeout_ms)
     if arguments.json:
-        sys.stdout.write(json.dumps(report.as_object(), indent=2, default=str) + "\n")
+        sys.stdout.write(_as_json(report) + "\n")
     else:
         Page(Terminal(sys.stdout)).show(report)
     return 0 if report.arrives else 1
+
+
+def _as_json(report: Report) -> str:
+    # A byte of the environment that is no UTF-8 is a lone surrogate in Python, which no JSON may hold.
+    text = json.dumps(report.as_object(), ensure_ascii=False, default=str)
+    return json.dumps(json.loads(_SURROGATE.sub("\ufffd", text)), indent=2)
 
 
 def examine(prefix: str, fallback_prefix: str | None, timeout_ms: int) -> Report:
@@ -79,7 +87,9 @@ def examine(prefix: str, fallback_prefix: str | None, timeout_ms: int) -> Report
         settings = configuration.look(environ, prefix, fallback_prefix, overheard, secrets)
         config = settings.config
         unloaded = {plugin.name for plugin in plugged.found if plugin.error and plugin.group == SPAN_GROUPS}
-        groups = span_groups.look(config.span_groups, config.sources["span_groups"], unloaded, overheard)
+        groups = span_groups.look(
+            config.span_groups, config.sources["span_groups"], settings.variable("span_groups"), unloaded, overheard
+        )
         where = surroundings.look(config, environ, overheard)
         tried: Endpoints | None = None
         findings = [
@@ -116,7 +126,7 @@ def _endpoints(
             text = f"the exporters cannot be imported: {type(fault).__name__}: {fault}"
             findings.append(Finding(PROBLEM, "no_exporters", text, "pip install --force-reinstall nemo-lens-sdk"))
         return None
-    return endpoints.look(settings.config, os.environ, where.run_id, where.rank, timeout_ms, secrets)
+    return endpoints.look(settings, os.environ, where.run_id, where.rank, timeout_ms, secrets)
 
 
 def _foreign(backend: str) -> Finding:

@@ -17,7 +17,7 @@ class Answer:
         milliseconds: How long it took.
         tls: Whether TLS was spoken.
         location: Where an HTTP answer redirects to.
-        is_page: Whether an HTTP answer was a web page.
+        foreign: What an HTTP answer held that no OTLP receiver sends, as ``a web page``; empty when it may be one's.
     """
 
     kind: str
@@ -26,12 +26,12 @@ class Answer:
     milliseconds: float = 0.0
     tls: bool = False
     location: str = ""
-    is_page: bool = False
+    foreign: str = ""
 
     @property
     def arrived(self) -> bool:
         """Whether the receiver took the export."""
-        return self.kind == "status" and not self.is_page and (self.status == "OK" or self.status[:1] == "2")
+        return self.kind == "status" and not self.foreign and (self.status == "OK" or self.status[:1] == "2")
 
 
 class Answered(BaseException):

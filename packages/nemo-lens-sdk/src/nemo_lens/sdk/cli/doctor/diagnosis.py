@@ -127,7 +127,7 @@ def _code(answer: Answer) -> str:
         return "arrives"
     if answer.kind != "status":
         return "no_answer" if answer.kind == "timeout" else "failed"
-    if answer.is_page and answer.status[:1] == "2":
+    if answer.foreign and answer.status[:1] == "2":
         return _ABSENT
     if answer.status in _STATUSES:
         return _STATUSES[answer.status]
@@ -135,14 +135,14 @@ def _code(answer: Answer) -> str:
 
 
 def _is_receiver(answer: Answer | None) -> bool:
-    return answer is not None and answer.kind == "status" and _code(answer) in _KNOWN_BY and not answer.is_page
+    return answer is not None and answer.kind == "status" and _code(answer) in _KNOWN_BY and not answer.foreign
 
 
 def _mismatch(attempt: Attempt, probe: Probe) -> Verdict | None:
     """Return what the two sides do not agree on, None when it is not that."""
     target, answer = attempt.target, attempt.answer
     if target is None:
-        return None
+        return _without_host(attempt, probe)
     listener = probe.listener(target, setting(attempt.signal, probe.environ, "CERTIFICATE")[1])
     if answer.tls or listener.tls:
         verdict = _tls(answer, listener)
@@ -162,6 +162,14 @@ def _mismatch(attempt: Attempt, probe: Probe) -> Verdict | None:
         if _is_receiver(probe.attempt(signal, other, _url(base, other, signal))):
             return Verdict("wrong_protocol", {"other": other})
     return _no_otlp(attempt, _said(listener), probe)
+
+
+def _without_host(attempt: Attempt, probe: Probe) -> Verdict | None:
+    """Return what is the matter with a gRPC target that no socket of ours can ask, as ``unix:/run/otel.sock``."""
+    if not attempt.answer.tls or attempt.answer.kind == "status":
+        return None
+    in_plain = (probe.attempt(signal, "grpc", attempt.endpoint) for signal in dict.fromkeys((attempt.signal, *SIGNALS)))
+    return Verdict("tls_unexpected") if any(map(_is_receiver, in_plain)) else None
 
 
 def _tls(answer: Answer, listener: Listener) -> Verdict | None:
@@ -192,7 +200,7 @@ def _absent(attempt: Attempt, probe: Probe) -> Verdict:
         if other != signal and _is_receiver(probe.attempt(other, attempt.transport, endpoint)):
             return Verdict("signal_not_accepted", facts)
     said = f"it answers {answer.status} {answer.detail}".rstrip()
-    return _no_otlp(attempt, f"{said}, with a web page" if answer.is_page else said, probe)
+    return _no_otlp(attempt, f"{said}, with {answer.foreign}" if answer.foreign else said, probe)
 
 
 def _no_otlp(attempt: Attempt, detail: str, probe: Probe) -> Verdict:

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nemo_lens.api.config import NemoLensConfig
+from nemo_lens.sdk.cli.doctor.configuration import Configuration
 from nemo_lens.sdk.cli.doctor.diagnosis import DEFAULT_PORTS, SIGNALS, Attempt, diagnose, suggestion, variable
 from nemo_lens.sdk.cli.doctor.findings import OK, PROBLEM, WARNING, Finding
 from nemo_lens.sdk.cli.doctor.probe import Probe
-from nemo_lens.sdk.cli.doctor.redaction import REDACTED, Secrets, header_pairs, shown_url
+from nemo_lens.sdk.cli.doctor.redaction import REDACTED, Secrets, header_pairs, shown_address
 from nemo_lens.sdk.cli.doctor.targets import Target, proxy_of, target_of
 from nemo_lens.sdk.cli.doctor.verdicts import Verdict
 from nemo_lens.sdk.exporters import ExporterPlan, Signal, file_names, plan_exporter
@@ -71,18 +71,24 @@ class Endpoints:
 
 
 def look(
-    config: NemoLensConfig, environ: Mapping[str, str], run_id: str, rank: int | None, timeout_ms: int, secrets: Secrets
+    settings: Configuration,
+    environ: Mapping[str, str],
+    run_id: str,
+    rank: int | None,
+    timeout_ms: int,
+    secrets: Secrets,
 ) -> Endpoints:
     """Plan each signal's exporter as set-up does, and try it.
 
     Args:
-        config: The settings.
+        settings: The settings.
         environ: The environment; exporters read ``os.environ``.
         run_id: The run id, for file names.
         rank: The rank, for file names.
         timeout_ms: Milliseconds for each step of a try.
         secrets: What must not be shown.
     """
+    config = settings.config
     found = Endpoints([])
     probe = Probe(environ, timeout_ms / 1000)
     plans: dict[Signal, ExporterPlan] = {}
@@ -101,17 +107,19 @@ def look(
             continue
         way.exporter, way.transport = plan.name, plan.transport
         if plan.build is None:
-            found.findings += _without_network(way, plan, config, run_id, rank)
+            found.findings += _without_network(way, plan, settings, run_id, rank)
         else:
             plans[signal] = plan
-    found.findings += _over_network([way for way in found.ways if way.signal in plans], plans, probe, secrets)
+    over_network = [way for way in found.ways if way.signal in plans]
+    found.findings += _over_network(over_network, plans, probe, settings, secrets)
     found.findings += _fork_support(plans, environ)
     return found
 
 
 def _without_network(
-    way: Way, plan: ExporterPlan, config: NemoLensConfig, run_id: str, rank: int | None
+    way: Way, plan: ExporterPlan, settings: Configuration, run_id: str, rank: int | None
 ) -> list[Finding]:
+    config = settings.config
     way.transport_origin = config.sources["exporter"]
     if plan.name == "console":
         way.outcome = way.endpoint = "console"
@@ -125,20 +133,24 @@ def _without_network(
     path = name_of("{pid}", False)
     way.outcome, way.endpoint, way.endpoint_origin = "writable", str(path), config.sources["file_path"]
     findings = [Finding(OK, "writable", f"{path} can be written", signals=(way.signal,))]
-    return [*findings, *_little_space(path, way.signal)]
+    return [*findings, *_little_space(path, way.signal, settings.variable("file_path"))]
 
 
-def _little_space(path: Path, signal: Signal) -> list[Finding]:
+def _little_space(path: Path, signal: Signal, variable: str) -> list[Finding]:
     existing = next(each for each in path.parents if each.is_dir())
     free = shutil.disk_usage(existing).free
     if free >= _LITTLE_BYTES:
         return []
     text = f"{existing} has {free // 1024 // 1024} MiB of space left"
-    return [Finding(WARNING, "little_space", text, "make room, or set NEMO_LENS_FILE_PATH", (signal,))]
+    return [Finding(WARNING, "little_space", text, f"make room, or set {variable}", (signal,))]
 
 
 def _over_network(
-    ways: list[Way], plans: Mapping[Signal, ExporterPlan], probe: Probe, secrets: Secrets
+    ways: list[Way],
+    plans: Mapping[Signal, ExporterPlan],
+    probe: Probe,
+    settings: Configuration,
+    secrets: Secrets,
 ) -> list[Finding]:
     targets: dict[Signal, Target | None] = {}
     for way in ways:
@@ -154,11 +166,16 @@ def _over_network(
         attempt = Attempt(signal, plan.transport, plan.endpoint, targets[signal], way.proxy, answer)
         verdicts[signal] = diagnose(attempt, probe)
         way.milliseconds = answer.milliseconds if answer.kind == "status" else None
-    return [_finding(way, verdicts[way.signal], targets[way.signal], probe, secrets) for way in ways]
+    return [
+        _finding(
+            way, verdicts[way.signal], targets[way.signal], probe, settings.variable(f"{way.signal}_enabled"), secrets
+        )
+        for way in ways
+    ]
 
 
 def _describe(way: Way, plan: ExporterPlan, target: Target | None, environ: Mapping[str, str]) -> None:
-    way.endpoint = shown_url(plan.endpoint)
+    way.endpoint = shown_address(plan.endpoint)
     way.endpoint_origin = setting(way.signal, environ, "ENDPOINT")[0] or "default"
     way.transport_origin = setting(way.signal, environ, "PROTOCOL")[0] or "default"
     way.headers = [name for name, _ in header_pairs(setting(way.signal, environ, "HEADERS")[1]) if name]
@@ -177,21 +194,24 @@ def _unreached(ways: list[Way], targets: Mapping[Signal, Target | None], probe: 
     return verdicts
 
 
-def _finding(way: Way, verdict: Verdict, target: Target | None, probe: Probe, secrets: Secrets) -> Finding:
+def _finding(way: Way, verdict: Verdict, target: Target | None, probe: Probe, switch: str, secrets: Secrets) -> Finding:
     headers = variable(way.signal, "HEADERS", probe)
+    endpoint = variable(way.signal, "ENDPOINT", probe)
+    insecure = variable(way.signal, "INSECURE", probe)
     facts = {
         "where": str(target) if target is not None else way.endpoint,
         "host": target.host if target is not None else way.endpoint,
         "transport": way.transport,
         "default_port": str(DEFAULT_PORTS[way.transport]),
-        "endpoint_variable": variable(way.signal, "ENDPOINT", probe),
+        "endpoint_variable": endpoint,
+        "say_plain": f"begin {endpoint} with http://" if target is not None else f"set {insecure}=true",
         "signal_variable": f"OTEL_EXPORTER_OTLP_{way.signal.upper()}_ENDPOINT",
         "protocol_variable": variable(way.signal, "PROTOCOL", probe),
         "headers_variable": headers,
         "headers": f"{headers} sends {', '.join(way.headers)}" if way.headers else "no header is configured",
         "timeout_ms": f"{probe.timeout_s * 1000:.0f}",
         "signal": way.signal,
-        "signal_upper": way.signal.upper(),
+        "signal_switch": switch,
         "default": ", the default: no endpoint is set" if way.endpoint_origin == "default" else "",
     }
     way.outcome = verdict.code

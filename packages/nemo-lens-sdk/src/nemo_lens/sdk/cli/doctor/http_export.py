@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import time
 from typing import Any
 
 import requests
+from google.protobuf.message import DecodeError
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 from nemo_lens.sdk.cli.doctor.answers import Answer, Answered
 from nemo_lens.sdk.exporters import Signal
@@ -36,7 +39,7 @@ class OneRequest(requests.Session):
                 detail=response.reason or "",
                 milliseconds=(time.monotonic() - start) * 1000,
                 location=response.headers.get("Location", ""),
-                is_page="html" in response.headers.get("Content-Type", ""),
+                foreign=_foreign(response),
             )
         )
 
@@ -51,6 +54,36 @@ def arm(build: Any, timeout_s: float) -> Any:
     if any(_PROVIDER.fullmatch(name) and os.environ[name] for name in os.environ):
         return build(timeout=timeout_s)  # the provider's session holds the credentials
     return build(timeout=timeout_s, session=OneRequest())
+
+
+def _foreign(response: requests.Response) -> str:
+    """Return what the answer holds in place of an OTLP response, of which refusals need not be one.
+
+    https://opentelemetry.io/docs/specs/otlp/#otlphttp-response demands the content type of the request. Receivers that
+    answer with nothing, in JSON, or leave out the type, are common, and exporters look at the status alone.
+    """
+    kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    if "html" in kind:
+        return "a web page"
+    if not response.ok or response.is_redirect or "protobuf" in kind:
+        return ""
+    if kind == "application/json":
+        return "" if _is_response_in_json(response.content) else "application/json that is no OTLP response"
+    if kind not in ("", "application/octet-stream"):
+        return kind
+    try:
+        ExportTraceServiceResponse.FromString(response.content)  # the other signals' have the same fields
+    except DecodeError:
+        return "what is no protobuf"
+    return ""
+
+
+def _is_response_in_json(content: bytes) -> bool:
+    try:
+        answer = json.loads(content)
+    except ValueError:
+        return False
+    return isinstance(answer, dict) and answer.keys() <= {"partialSuccess", "partial_success"}
 
 
 def _reason(fault: BaseException) -> str:

@@ -51,12 +51,13 @@ class SpanGroups:
         }
 
 
-def look(spec: str, origin: str, broken: Container[str], overheard: Overheard) -> SpanGroups:
+def look(spec: str, origin: str, variable: str, broken: Container[str], overheard: Overheard) -> SpanGroups:
     """Ask every installed library for its groups and resolve the spec.
 
     Args:
         spec: Comma list of presets and groups.
         origin: Where the spec came from.
+        variable: What sets it.
         broken: Namespaces whose entry points do not load, which is reported elsewhere.
         overheard: Where the library's log records arrive.
     """
@@ -86,7 +87,7 @@ def look(spec: str, origin: str, broken: Container[str], overheard: Overheard) -
                 "no_span_groups",
                 f"span groups {spec!r} open nothing that an installed library declares, so managed_span and trace_fn "
                 "record nothing but for groups that the application registers itself",
-                f"set NEMO_LENS_SPAN_GROUPS to some of: {', '.join([*known, 'all'])}"
+                f"set {variable} to some of: {', '.join([*known, 'all'])}"
                 if known
                 else "nemo-lens groups says how a library declares its groups",
                 ("traces",),

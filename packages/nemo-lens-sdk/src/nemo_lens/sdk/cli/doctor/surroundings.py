@@ -89,13 +89,17 @@ def look(config: NemoLensConfig, environ: Mapping[str, str], overheard: Overhear
         run_id_origin=run_id_origin,
         rank=rank.value if rank and isinstance(rank.value, int) else None,
         rank_origin=rank.origin if rank else "",
-        slurm=dict(detected.get("slurm", {})),
-        kubernetes=dict(detected.get("kubernetes", {})),
+        slurm=_shown(detected.get("slurm", {})),
+        kubernetes=_shown(detected.get("kubernetes", {})),
         attributes=[rows[key] for key in sorted(rows)],
         findings=findings,
     )
     found.findings.append(_identity(found))
     return found
+
+
+def _shown(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: shown_attribute(key, value) for key, value in attributes.items()}
 
 
 def _layers(config: NemoLensConfig, run_id: str, findings: list[Finding]) -> _Layers:

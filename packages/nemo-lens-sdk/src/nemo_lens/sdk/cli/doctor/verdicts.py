@@ -60,7 +60,7 @@ TEXTS: dict[str, Text] = {
     "signal_not_accepted": Text(
         PROBLEM,
         "the collector on {where} takes no {signal} ({status})",
-        "give the collector a pipeline for {signal}, or set NEMO_LENS_{signal_upper}_ENABLED=0",
+        "give the collector a pipeline for {signal}, or set {signal_switch}=0",
     ),
     "unauthenticated": Text(
         PROBLEM,
@@ -92,8 +92,7 @@ TEXTS: dict[str, Text] = {
     "tls_unexpected": Text(
         PROBLEM,
         "{where} does not speak TLS, and is spoken to with it",
-        "begin {endpoint_variable} with http://: without a scheme, or where OTEL_EXPORTER_OTLP_INSECURE=false, grpc "
-        "speaks TLS",
+        "{say_plain}: without a scheme, or where OTEL_EXPORTER_OTLP_INSECURE=false, grpc speaks TLS",
     ),
     "proxy": Text(
         PROBLEM,
