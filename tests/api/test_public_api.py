@@ -24,6 +24,8 @@ PUBLIC_NAMES = [
     "TelemetryHandle",
     "__version__",
     "bind_context",
+    "broadcast_trace_context",
+    "create_linked_span",
     "emit_span",
     "enabled_span_groups",
     "ensure_run_id",

@@ -218,7 +218,12 @@ def test_the_pipeline_parallel_carrier_is_kept_apart() -> None:
     assert state.get_pp_trace_carrier() is None
 
 
-@pytest.mark.parametrize("bad", [3, "text", object(), [1]])
+class Unreadable:
+    def keys(self) -> list[str]:
+        raise RuntimeError("no")
+
+
+@pytest.mark.parametrize("bad", [3, "text", object(), [1], Unreadable()])
 def test_a_carrier_of_the_wrong_type_is_none(bad: object) -> None:
     """What is no mapping never raises into the job: it counts as no carrier."""
     state.set_pp_trace_carrier({"traceparent": "old"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextvars
 import os
 import re
+import sys
 import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -258,6 +259,37 @@ def test_the_pipeline_parallel_carrier(lens: Any) -> None:
     assert lens.get_pp_trace_carrier() in (CARRIER, None)
     assert lens.set_pp_trace_carrier(None) is None
     assert lens.get_pp_trace_carrier() is None
+
+
+@pytest.mark.parametrize("bad", BAD_CARRIERS)
+def test_linked_spans_of_bad_carriers(lens: Any, bad: Any) -> None:
+    """Whatever the remote end sent, there is a span that can be used and ended."""
+    for remote in ({"remote_carrier": bad}, {"remote_context": bad}, {"remote_context": bad, "remote_carrier": bad}):
+        with lens.create_linked_span(None, "a", **remote) as span:
+            assert span.is_recording() == lens.case.exports
+
+
+def test_linked_spans(lens: Any) -> None:
+    """Every form of a remote span, a tracer, a parent and any attributes are taken; the span is not made current."""
+    with lens.span_cm("remote") as remote:
+        carrier = lens.inject_context({})
+    for end in (remote, remote.get_span_context(), carrier, lens.extract_context(carrier)):
+        for tracer in (None, lens.get_tracer("mine"), lens.early_tracer, lens.handle.tracer, object()):
+            span = lens.create_linked_span(
+                tracer, "a", end, carrier, attributes={"x.y": 1}, span_kind="consumer", context=carrier, x=object(), y=2
+            )
+            assert lens.inject_context({}) == {}
+            assert span.end() is None
+
+
+def test_broadcasting_without_a_process_group(lens: Any) -> None:
+    """Where torch is not imported or has no process group, there is nothing to take part in; nobody imports it."""
+    imported = "torch" in sys.modules
+    assert lens.broadcast_trace_context() is None
+    assert lens.broadcast_trace_context(0, src_rank=7, group=object()) is None
+    with lens.span_cm("a"):
+        assert lens.broadcast_trace_context(rank=0) is None
+    assert ("torch" in sys.modules) == imported
 
 
 # ---- what needs no backend

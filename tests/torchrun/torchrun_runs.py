@@ -50,6 +50,10 @@ class Finished:
         assert len(said) == sum("environ" in fact for fact in self.facts), "a rank spoke twice"
         return said
 
+    def cases(self, name: str) -> dict[int, Record]:
+        """Return what each rank said of a case of ``context.py``."""
+        return {fact["rank"]: fact for fact in self.facts if fact.get("case") == name}
+
     def common(self, key: str) -> Any:
         """Return the one value that the resources of all ranks hold under ``key``."""
         (value,) = {fact["resource"].get(key) for fact in self.ranks().values()}
@@ -57,10 +61,15 @@ class Finished:
 
 
 def torchrun(
-    scenario: str, *arguments: object, options: tuple[str, ...] = STANDALONE, ranks: int = 4, environ: Mapping[str, str]
+    scenario: str,
+    *arguments: object,
+    program: str = "rank.py",
+    options: tuple[str, ...] = STANDALONE,
+    ranks: int = 4,
+    environ: Mapping[str, str],
 ) -> Finished:
-    """Run a scenario of ``rank.py`` under torchrun."""
-    return _finish(_started(*_command(scenario, arguments, options, ranks), environ=environ))
+    """Run a scenario of one of the programs under torchrun."""
+    return _finish(_started(*_command(scenario, arguments, options, ranks, program), environ=environ))
 
 
 def evict(scenario: str, ranks: int, environ: Mapping[str, str]) -> Finished:
@@ -81,9 +90,18 @@ def launch(scenario: str, environ: Mapping[str, str]) -> Finished:
     return _finish(_started(str(PROGRAMS / "launcher.py"), scenario, environ=environ))
 
 
-def _command(scenario: str, arguments: tuple[object, ...], options: tuple[str, ...], ranks: int) -> list[str]:
-    program = (str(PROGRAMS / "rank.py"), scenario, *map(str, arguments))
-    return [*TORCHRUN, *options, f"--nproc-per-node={ranks}", *program]
+def run_example(path: Path, *arguments: str, ranks: int, environ: Mapping[str, str]) -> tuple[int, list[str], str]:
+    """Run a program of the documentation under torchrun; return its exit code, its lines and what it said on stderr."""
+    job = _started(*TORCHRUN, *STANDALONE, f"--nproc-per-node={ranks}", str(path), *arguments, environ=environ)
+    out, err = _output(job, 200)
+    return job.returncode, out.splitlines(), err
+
+
+def _command(
+    scenario: str, arguments: tuple[object, ...], options: tuple[str, ...], ranks: int, program: str = "rank.py"
+) -> list[str]:
+    command = (str(PROGRAMS / program), scenario, *map(str, arguments))
+    return [*TORCHRUN, *options, f"--nproc-per-node={ranks}", *command]
 
 
 def _started(*command: str, environ: Mapping[str, str]) -> subprocess.Popen[str]:
@@ -99,11 +117,15 @@ def _started(*command: str, environ: Mapping[str, str]) -> subprocess.Popen[str]
 
 
 def _finish(job: subprocess.Popen[str], said: Sequence[str] = ()) -> Finished:
+    out, err = _output(job, 100)
+    lines = [*said, *out.splitlines()]
+    return Finished(job.returncode, [json.loads(line) for line in lines if line.strip()], err)
+
+
+def _output(job: subprocess.Popen[str], timeout_s: int) -> tuple[str, str]:
     try:
-        out, err = job.communicate(timeout=100)
+        return job.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:
         os.killpg(job.pid, signal.SIGTERM)  # its own session; torchrun ends its ranks, which lead theirs
         out, err = job.communicate(timeout=15)
-        raise AssertionError(f"still running after 100 s\n{out}\n{err}") from None
-    lines = [*said, *out.splitlines()]
-    return Finished(job.returncode, [json.loads(line) for line in lines if line.strip()], err)
+        raise AssertionError(f"still running after {timeout_s} s\n{out}\n{err}") from None

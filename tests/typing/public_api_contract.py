@@ -19,6 +19,8 @@ from nemo_lens.api import (
     SpanRegistry,
     TelemetryHandle,
     bind_context,
+    broadcast_trace_context,
+    create_linked_span,
     emit_span,
     enabled_span_groups,
     ensure_run_id,
@@ -149,6 +151,10 @@ assert_type(bind_context(in_thread)(1, scale=2.0), str)
 bind_context(in_thread)("1", scale=2.0)  # type: ignore[arg-type]
 set_pp_trace_carrier(carrier)
 assert_type(get_pp_trace_carrier(), dict[str, str] | None)
+assert_type(broadcast_trace_context(0, src_rank=1, group=None), dict[str, str] | None)
+broadcast_trace_context("0")  # type: ignore[arg-type]
+create_linked_span(None, "stage", remote_carrier=carrier, attributes={"dl.microbatch": 1}, span_kind="consumer", x=1)
+create_linked_span(None, "stage", remote_carrier="text")  # type: ignore[arg-type]
 
 # ---- values and identity
 

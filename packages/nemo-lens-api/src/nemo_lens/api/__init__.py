@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from nemo_lens.api.attributes import safe_set_span_attributes as safe_set_span_attributes
     from nemo_lens.api.backend import TelemetryHandle as TelemetryHandle
     from nemo_lens.api.config import NemoLensConfig as NemoLensConfig
+    from nemo_lens.api.distributed import broadcast_trace_context as broadcast_trace_context
+    from nemo_lens.api.distributed import create_linked_span as create_linked_span
     from nemo_lens.api.emission import emit_span as emit_span
     from nemo_lens.api.emission import mark as mark
     from nemo_lens.api.groups import SpanRegistry as SpanRegistry
@@ -48,6 +50,8 @@ _HOME = {
     "SpanRegistry": "groups",
     "TelemetryHandle": "backend",
     "bind_context": "propagation",
+    "broadcast_trace_context": "distributed",
+    "create_linked_span": "distributed",
     "emit_span": "emission",
     "enabled_span_groups": "state",
     "ensure_run_id": "identity",
@@ -82,6 +86,8 @@ __all__ = [
     "TelemetryHandle",
     "__version__",
     "bind_context",
+    "broadcast_trace_context",
+    "create_linked_span",
     "emit_span",
     "enabled_span_groups",
     "ensure_run_id",

@@ -31,20 +31,21 @@ def decorate(fn: Any, group: str, name: str | None, tracer: Any, attributes: Any
     check_traceable(fn)
     if isinstance(fn, (classmethod, staticmethod)):
         return type(fn)(decorate(fn.__func__, group, name, tracer, attributes, span_kind))
-    span_name = name if name is not None else _qualified_name(fn)
+    span_name = name if name is not None else qualified_name(fn)
     compute = attributes if callable(attributes) else None
     options = {"scope": LENS_SCOPE, "tracer": tracer, "kind": span_kind}
 
     def open_live(args: tuple[Any, ...], kwargs: dict[str, Any]) -> LiveSpan | None:
         if group not in _state.enabled:
             return None
-        attrs = attributes if compute is None else _computed(compute, span_name, args, kwargs)
+        attrs = attributes if compute is None else computed_attributes(compute, span_name, args, kwargs)
         return LiveSpan(span_name, clean_attributes(attrs), options)
 
-    return functools.wraps(fn)(_wrapper_of_kind(fn)(fn, group, open_live))
+    return functools.wraps(fn)(wrapper_of_kind(fn)(fn, group, open_live))
 
 
-def _wrapper_of_kind(fn: Any) -> Callable[[Any, str, OpenLive], Any]:
+def wrapper_of_kind(fn: Any) -> Callable[[Any, str, OpenLive], Any]:
+    """Return what makes a wrapper of ``fn``'s kind of callable, from it, its group and what opens its span."""
     # A callable object is what its __call__ is; inspect looks through bound methods by itself.
     called = _called(fn)
     candidates = (called,) if inspect.isroutine(called) else (called, type(called).__call__)
@@ -92,7 +93,8 @@ _KINDS: tuple[tuple[Callable[[Any], bool], Callable[[Any, str, OpenLive], Any]],
 )
 
 
-def _computed(compute: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def computed_attributes(compute: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return what ``compute`` makes of a call's arguments; None when it fails."""
     try:
         return compute(*args, **kwargs)
     except Exception as fault:  # noqa: BLE001 - the attributes of a span must not stop the call
@@ -100,7 +102,8 @@ def _computed(compute: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, 
         return None
 
 
-def _qualified_name(fn: Any) -> str:
+def qualified_name(fn: Any) -> str:
+    """Return the span name of a callable that was given none."""
     called = _called(fn)
     return getattr(called, "__qualname__", None) or type(called).__qualname__
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -559,3 +560,152 @@ def bind_context(fn: Callable[..., Any]) -> Callable[..., Any]:
         return captured.copy().run(fn, *args, **kwargs)
 
     return bound
+
+
+def create_linked_span(
+    tracer: Any,
+    name: str,
+    remote_context: Any = None,
+    remote_carrier: Mapping[str, str] | None = None,
+    *,
+    attributes: Mapping[str, Any] | None = None,
+    span_kind: Any = None,
+    context: Any = None,
+    **attrs: Any,
+) -> Any:
+    """Return the null span."""
+    return NULL_SPAN
+
+
+def broadcast_trace_context(rank: int | None = None, src_rank: int = 0, group: Any = None) -> dict[str, str] | None:
+    """Take part in the broadcast as a rank that has no span: a rank that stays away would hang the others.
+
+    Args:
+        rank: global rank of the caller; torch's own is what counts.
+        src_rank: global rank of the one whose trace context is sent.
+        group: process group; default the whole one.
+
+    Returns:
+        What ``src_rank`` sent; None outside the group, and without an initialised one.
+    """
+    try:
+        place = find_place(src_rank, group)
+    except Exception:  # noqa: BLE001 - the same on every rank, none of which enters
+        return None
+    return None if place is None else broadcast_carrier({}, place, src_rank, group)
+
+
+# A carrier among the ranks of a process group: a block of bytes of a fixed size, so that no rank has to be told how
+# much will come. It begins with these four, the size of the whole and the size of what it holds, four bytes each; zeros
+# fill it up. What does not fit into the first block follows in a second, of a size that all ranks read in the first.
+CARRIER_BLOCK_BYTES = 512
+LONGEST_CARRIER_BYTES = 8 * 1024
+_CARRIER_MAGIC = b"NLC1"
+_CARRIER_HEADER_BYTES = 12
+
+
+def pack_carrier(carrier: Mapping[str, str], shortest: int, longest: int = LONGEST_CARRIER_BYTES) -> bytes:
+    """Return a carrier as ``shortest`` bytes, or as many as it needs up to ``longest``; what does not fit is left out.
+
+    Baggage is the first to be left out: without it, the trace still holds together.
+    """
+    held = b""
+    for key in sorted(carrier, key=lambda key: key == "baggage"):
+        value = carrier[key]
+        if key and isinstance(key, str) and isinstance(value, str) and "\0" not in key + value:
+            field = f"{key}\0{value}\0".encode("utf-8", "surrogatepass")
+            if _CARRIER_HEADER_BYTES + len(held) + len(field) <= longest:
+                held += field
+    size = max(shortest, _CARRIER_HEADER_BYTES + len(held))
+    return b"".join((_CARRIER_MAGIC, size.to_bytes(4, "big"), len(held).to_bytes(4, "big"), held)).ljust(size, b"\0")
+
+
+def packed_size(data: bytes) -> int:
+    """Return of how many bytes in all these are the first; 0 when they are no packed carrier's."""
+    size = int.from_bytes(data[4:8], "big")
+    return size if data.startswith(_CARRIER_MAGIC) and len(data) <= size <= LONGEST_CARRIER_BYTES else 0
+
+
+def unpack_carrier(data: bytes) -> dict[str, str]:
+    """Return the carrier that ``pack_carrier`` packed; an empty one for bytes that are cut, padded or anything else."""
+    end = _CARRIER_HEADER_BYTES + int.from_bytes(data[8:12], "big")
+    if packed_size(data) != len(data) or end > len(data) or any(data[end:]):
+        return {}
+    try:
+        words = data[_CARRIER_HEADER_BYTES:end].decode("utf-8", "surrogatepass").split("\0")
+    except UnicodeDecodeError:
+        return {}
+    if words.pop() or len(words) % 2 or "" in words[::2]:
+        return {}
+    return dict(zip(words[::2], words[1::2], strict=True))
+
+
+def process_group() -> Any:
+    """Return ``torch.distributed`` while this process has a process group, else None; never import torch."""
+    distributed: Any = getattr(sys.modules.get("torch"), "distributed", None)
+    there = distributed is not None and distributed.is_available() and distributed.is_initialized()
+    return distributed if there else None
+
+
+def find_place(src_rank: int, group: Any) -> tuple[int, int] | None:
+    """Return the caller's global rank and how many ranks ``group`` has; None where there is nothing to take part in.
+
+    Nothing is sent, and every member of the group finds the same.
+
+    Raises:
+        ValueError: when ``src_rank`` is no member.
+    """
+    distributed = process_group()
+    if distributed is None or distributed.get_rank(group) < 0:
+        return None
+    size = distributed.get_world_size(group)
+    if group is None or group is distributed.group.WORLD:
+        if src_rank not in range(size):
+            raise ValueError(f"src_rank={src_rank!r} is none of the ranks 0 to {size - 1}")
+    else:
+        distributed.get_group_rank(group, src_rank)  # raises
+    return distributed.get_rank(), size
+
+
+def broadcast_carrier(carrier: Mapping[str, str], place: tuple[int, int], src_rank: int, group: Any) -> dict[str, str]:
+    """Return the carrier of ``src_rank`` on every rank: one broadcast, two when it is long, none among one rank.
+
+    What torch raises is the caller's: a rank that went on after a broadcast that failed would meet the others in
+    the middle of another collective.
+    """
+    rank, size = place
+    packed = pack_carrier(carrier, CARRIER_BLOCK_BYTES) if rank == src_rank else b""
+    if size > 1:
+        block = _broadcast_bytes(packed[:CARRIER_BLOCK_BYTES], CARRIER_BLOCK_BYTES, src_rank, group)
+        more = packed_size(block) - CARRIER_BLOCK_BYTES
+        packed = block + _broadcast_bytes(packed[CARRIER_BLOCK_BYTES:], more, src_rank, group) if more > 0 else block
+    return unpack_carrier(packed)
+
+
+def _broadcast_bytes(data: bytes, size: int, src_rank: int, group: Any) -> bytes:
+    tensor = carrier_tensor(data or bytes(size), group)
+    sys.modules["torch"].distributed.broadcast(tensor, src_rank, group)
+    return data or bytes(tensor.tolist())  # the source does not wait for its GPU to read back what it sent
+
+
+def carrier_tensor(data: bytes, group: Any) -> Any:
+    """Return a uint8 tensor of these bytes where the backend of ``group`` can send it."""
+    torch: Any = sys.modules["torch"]
+    return torch.tensor(list(data), dtype=torch.uint8, device=device_of(group))
+
+
+def device_of(group: Any) -> Any:
+    """Return the device whose tensors the backend of ``group`` sends: the CPU where it can, which waits for no GPU."""
+    distributed = process_group()
+    if distributed is None:
+        return "cpu"
+    # Such as "cpu:gloo,cuda:nccl". gloo is there for "cpu" and "cuda" alike.
+    pairs = str(distributed.get_backend_config(group)).split(",")
+    kinds = [kind for kind, _, backend in (pair.partition(":") for pair in pairs) if backend]
+    if not kinds:
+        return "cuda" if "nccl" in str(distributed.get_backend(group)).lower() else "cpu"
+    if "cpu" in kinds:
+        return "cpu"
+    # The device that the process group was given, else the current one.
+    bound = getattr(distributed.group.WORLD if group is None else group, "bound_device_id", None)
+    return bound if bound is not None and bound.type == kinds[0] else kinds[0]

@@ -102,7 +102,7 @@ def set_pp_trace_carrier(carrier: dict[str, str] | None) -> None:
     global _pp_trace_carrier
     try:
         _pp_trace_carrier = None if carrier is None else dict(carrier)
-    except (TypeError, ValueError):
+    except Exception:  # noqa: BLE001 - whatever came from the other stage must not reach the caller
         _pp_trace_carrier = None
         _diagnostics.debug_once(
             "pipeline-parallel carrier", "pipeline-parallel carrier ignored: a %s is no mapping", type(carrier).__name__
