@@ -26,21 +26,22 @@ PYTHONS = ["3.10", "3.11", "3.12", "3.13"]
 TORCH_PYTHON = "3.11"
 GROUPS = nox.project.load_toml(ROOT / "pyproject.toml")["dependency-groups"]
 API, SDK, CONTRIB = (f"packages/nemo-lens-{name}" for name in ("api", "sdk", "contrib"))
+WEB = f"{CONTRIB}[fastapi,aiohttp]"
 # Folders of tests/ that have a session of their own; the rest is `unit`.
 OWN_SESSION = (
     "benchmarks",
-    "cli",
     "compile",
     "gpu",
     "packaging",
-    "process",
+    "ray_cluster",
     "readme",
     "receivers",
     "slurm",
     "torchrun",
     "typing",
 )
-# Where the slow tests run that start processes all the time: the two ends, and the middle.
+# What starts processes all the time, and so is slow, runs on the two ends and in the middle.
+PROCESS_TESTS = ("tests/process", "tests/cli", "tests/contrib/test_web_processes.py")
 PROCESS_COMBINATIONS = (("3.10", "floor"), ("3.11", "newest"), ("3.13", "newest"))
 
 
@@ -59,6 +60,7 @@ def tests(session: nox.Session) -> None:
         "packaging",
         "receivers",
         "slurm",
+        "ray",
         "readme",
         f"torch-{TORCH_PYTHON}",
         "bench",
@@ -71,7 +73,7 @@ def tests(session: nox.Session) -> None:
 def unit(session: nox.Session, opentelemetry: str) -> None:
     """Test the three wheels on one Python with the lowest or the newest OpenTelemetry."""
     _install_versions(session, opentelemetry)
-    others = [f"--ignore=tests/{folder}" for folder in OWN_SESSION]
+    others = [f"--ignore={path}" for path in (*(f"tests/{folder}" for folder in OWN_SESSION), *PROCESS_TESTS)]
     _pytest(session, *(session.posargs or ("-n", "2", "--dist", "loadgroup", "tests")), *others)
 
 
@@ -80,7 +82,7 @@ def unit(session: nox.Session, opentelemetry: str) -> None:
 def process(session: nox.Session, opentelemetry: str) -> None:
     """Test forks, exits, signals, dead collectors and the command line with real processes."""
     _install_versions(session, opentelemetry)
-    _pytest(session, *(session.posargs or ("-n", "2", "--dist", "loadgroup", "tests/process", "tests/cli")))
+    _pytest(session, *(session.posargs or ("-n", "2", "--dist", "loadgroup", *PROCESS_TESTS)))
 
 
 @nox.session
@@ -139,6 +141,13 @@ def slurm(session: nox.Session) -> None:
     _pytest(session, *(session.posargs or ("tests/slurm",)))
 
 
+@nox.session(python=TORCH_PYTHON)
+def ray(session: nox.Session) -> None:
+    """Trace tasks and actors of a real Ray, in a network of its own. Downloads Ray."""
+    _install(session, "-e", API, "-e", SDK, "-e", f"{CONTRIB}[ray,fastapi,aiohttp]", *GROUPS["test"], *GROUPS["web"])
+    _pytest(session, *(session.posargs or ("tests/ray_cluster",)))
+
+
 @nox.session
 def readme(session: nox.Session) -> None:
     """Run every command and example of the README as it stands."""
@@ -150,33 +159,33 @@ def readme(session: nox.Session) -> None:
 @nox.session(python=TORCH_PYTHON, venv_backend="virtualenv")
 def torch(session: nox.Session) -> None:
     """Compile spans with torch.compile, and launch ranks with a real torchrun. Downloads torch."""
-    _install(session, "-e", API, "-e", SDK, *GROUPS["test"], *GROUPS["torch"])
+    _install(session, "-e", API, "-e", SDK, "-e", CONTRIB, *GROUPS["test"], *GROUPS["torch"])
     _pytest(session, *(session.posargs or ("tests/compile", "tests/torchrun")))
 
 
 @nox.session
 def gpu(session: nox.Session) -> None:
     """Check what only a machine with an NVIDIA GPU can show. No part of `tests`."""
-    _install(session, "-e", API, "-e", f"{SDK}[gpu]", *GROUPS["test"], *GROUPS["torch"])
+    _install(session, "-e", API, "-e", f"{SDK}[gpu]", "-e", CONTRIB, *GROUPS["test"], *GROUPS["torch"])
     _pytest(session, *(session.posargs or ("tests/gpu",)))
 
 
 @nox.session
 def bench(session: nox.Session) -> None:
     """Measure the budgets side by side, print the ratios, fail past a limit."""
-    _install(session, "-e", API, "-e", SDK, *GROUPS["test"])
+    _install(session, "-e", API, "-e", SDK, "-e", WEB, *GROUPS["test"], *GROUPS["web"])
     _pytest(session, *(session.posargs or ("tests/benchmarks",)))
 
 
 def _install_versions(session: nox.Session, opentelemetry: str) -> None:
-    wheels = ("-e", API, "-e", SDK, "-e", CONTRIB)
+    wheels = ("-e", API, "-e", SDK, "-e", WEB)
     if opentelemetry == "newest":
-        _install(session, *wheels, *GROUPS["test"], *GROUPS["peers"])
+        _install(session, *wheels, *GROUPS["test"], *GROUPS["web"], *GROUPS["peers"])
     elif session.venv_backend != "uv":
         session.skip("the lowest OpenTelemetry is resolved by uv: pip install uv")
     else:
         _install(session, "--resolution=lowest-direct", *wheels)
-        _install(session, *wheels, *GROUPS["test"])
+        _install(session, *wheels, *GROUPS["test"], *GROUPS["web"])
 
 
 def _install(session: nox.Session, *what: str) -> None:
