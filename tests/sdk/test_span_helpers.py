@@ -487,6 +487,18 @@ def test_a_copy_of_the_environment_holds_one_context(recorded: Recorded) -> None
     assert inject_context(dict(outer)) == outer, "no span, nothing to replace it with"
 
 
+def test_baggage_that_cannot_be_encoded_leaves_the_trace(recorded: Recorded) -> None:
+    """What one propagator fails at does not cost what another has written."""
+    with span_cm("a") as span:
+        token = attach(baggage.set_baggage("user", "caf\udce9"))
+        try:
+            carrier = inject_context()
+        finally:
+            detach(token)
+    assert carrier.keys() == {"traceparent"}
+    assert f"{span.get_span_context().span_id:016x}" in carrier["traceparent"]
+
+
 def test_a_carrier_that_can_only_be_written_is_written(recorded: Recorded) -> None:
     """What offers item assignment alone, as adapters of other libraries do, is filled."""
 

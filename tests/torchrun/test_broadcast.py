@@ -69,7 +69,7 @@ def test_in_a_subgroup_the_source_is_a_global_rank(job: Finished) -> None:
     check(job, "among the odd, from 3", {}, ONE, ranks=(1, 3))
 
 
-@pytest.mark.parametrize("case", ["of no member", "of no rank", "of no number"])
+@pytest.mark.parametrize("case", ["of no member", "of no rank", "of no number", "of a float"])
 def test_a_source_that_is_no_member(job: Finished, case: str) -> None:
     """No rank enters, none raises, and those that have the API say once what is wrong."""
     check(job, case, None, NOTHING)
@@ -81,7 +81,8 @@ def test_what_is_wrong_is_said(job: Finished) -> None:
     assert len([line for line in said if "src_rank=4 is none of the ranks 0 to 3" in line]) == 3
     assert len([line for line in said if "src_rank='0'" in line]) == 3
     assert len([line for line in said if "2" in line and "group" in line]) == 1  # rank 1: 3 has the vendored file
-    assert len(said) == 7
+    assert len([line for line in said if "src_rank=1.0 is no rank: an int is expected" in line]) == 3
+    assert len(said) == 10
 
 
 def test_alone_there_is_no_collective(job: Finished) -> None:

@@ -105,6 +105,7 @@ def broadcasts() -> None:
         measured("of no member", lambda: broadcast(src_rank=2, group=odd))
         measured("of no rank", lambda: broadcast(src_rank=4))
         measured("of no number", lambda: broadcast(src_rank="0"))
+        measured("of a float", lambda: broadcast(src_rank=1.0))
         measured("alone", lambda: broadcast(group=alone))
         with with_baggage(3000):
             measured("long", broadcast)

@@ -653,11 +653,13 @@ def find_place(src_rank: int, group: Any) -> tuple[int, int] | None:
     Nothing is sent, and every member of the group finds the same.
 
     Raises:
-        ValueError: when ``src_rank`` is no member.
+        ValueError: when ``src_rank`` is no int or no member.
     """
     distributed = process_group()
     if distributed is None or distributed.get_rank(group) < 0:
         return None
+    if type(src_rank) is not int:
+        raise ValueError(f"src_rank={src_rank!r} is no rank: an int is expected")
     size = distributed.get_world_size(group)
     if group is None or group is distributed.group.WORLD:
         if src_rank not in range(size):

@@ -38,6 +38,9 @@ def inject_context(carrier: MutableMapping[str, str] | None = None, context: Any
     fields: dict[str, str] = {}
     try:
         _cell.current.inject(fields, context)
+    except Exception as fault:  # noqa: BLE001 - baggage that cannot be encoded must not cost the trace before it
+        debug_once(("inject fields", type(fault)), "a propagator could not write: %r", fault, exc_info=True)
+    try:
         readable = hasattr(type(target), "__iter__")
         upper = target is os.environ or (readable and "PATH" in target)
         # In a copy of the environment, say, an outer launcher's TRACEPARENT must not stay beside a new traceparent.
