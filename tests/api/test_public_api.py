@@ -356,9 +356,17 @@ def test_instrument_and_uninstrument(site: Site) -> None:
                 call(name)
             except (ValueError, ImportError) as error:
                 print(type(error).__name__, error)
+        for call in (instrument, uninstrument):
+            for name in (None, [1]):
+                try:
+                    call(name)
+                except TypeError as error:
+                    print(error)
         """
     )
     lines = done.stdout.splitlines()
+    refused = "name must be that of an integration, such as 'fastapi', and not "
+    assert lines[6:] == [refused + "NoneType", refused + "list"] * 2
     assert lines[:2] == ["on: (1,) {'key': 2}", "off: (1,)"]
     assert "did you mean 'mine'?" in lines[2]
     assert "cannot be undone" in lines[3]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Iterator
@@ -350,6 +351,66 @@ def test_beside_the_official_instrumentor(record: Recording, caplog: pytest.LogC
         official.uninstrument()
 
 
+def test_undone_by_the_official_instrumentor(record: Recording) -> None:
+    """When somebody calls the official ``uninstrument``, nothing new is traced until our next call."""
+    instrument("aiohttp")
+    with record() as recorded:
+        AioHttpClientInstrumentor().uninstrument()
+        in_session(one)
+        assert len(of_requests(recorded)) == 0
+        instrument("aiohttp", group="g")
+        in_session(one)
+        assert len(of_requests(recorded)) == 1
+        assert recorded.logged(logging.WARNING) == []
+
+
+@pytest.mark.parametrize("visible", [True, False])
+def test_behind_the_wrapper_of_somebody(record: Recording, visible: bool) -> None:
+    """A wrapper of somebody's around sessions, whether it shows what it wraps or not, changes none of it."""
+    instrument("aiohttp")
+    around = aiohttp.ClientSession.__init__
+
+    def init(self: Any, *args: Any, **options: Any) -> None:
+        around(self, *args, **options)
+
+    aiohttp.ClientSession.__init__ = functools.wraps(around)(init) if visible else init  # type: ignore[method-assign]
+    try:
+        with record() as recorded:
+            instrument("aiohttp")
+            in_session(one)
+            assert len(of_requests(recorded)) == 1
+            uninstrument("aiohttp")
+            in_session(one)
+            assert len(of_requests(recorded)) == 1
+            instrument("aiohttp")
+            in_session(one)
+            assert len(of_requests(recorded)) == 2
+            assert recorded.logged(logging.WARNING) == []
+    finally:
+        uninstrument("aiohttp")
+        aiohttp.ClientSession.__init__ = INIT  # type: ignore[method-assign]
+
+
+def test_taken_over_by_the_official_instrumentor(record: Recording) -> None:
+    """What somebody instruments after undoing ours is theirs: traced whatever our group, and not undone with ours."""
+    official = AioHttpClientInstrumentor()
+    instrument("aiohttp", group="g")
+    official.uninstrument()
+    official.instrument()
+    try:
+        with record(()) as recorded:
+            in_session(one)
+            assert len(of_requests(recorded)) == 1
+            instrument("aiohttp", group="g")
+            assert len(recorded.logged(logging.WARNING)) == 1
+            uninstrument("aiohttp")
+            in_session(one)
+            assert len(of_requests(recorded)) == 2
+    finally:
+        official.uninstrument()
+        aiohttp.ClientSession.__init__ = INIT  # type: ignore[method-assign]  # under theirs, ours is left
+
+
 def test_trace_configurations_of_the_user_stay(record: Recording) -> None:
     """A session's own trace configuration is called as before, in the traced session too."""
     instrument_aiohttp_client()
@@ -384,14 +445,45 @@ def test_an_unknown_option_is_refused() -> None:
         instrument_aiohttp_client(group=1)
 
 
+async def asynchronous(*args: Any) -> None:
+    """Stand in for a hook that would have to be awaited."""
+
+
+class Asynchronous:
+    """A hook that is an object."""
+
+    async def __call__(self, *args: Any) -> None:
+        """Do nothing."""
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"trace_configs": 5}, "trace_configs=5 must be a list of aiohttp.TraceConfig"),
+        ({"trace_configs": [5]}, r"trace_configs=\[5\] must be a list of aiohttp.TraceConfig"),
+        ({"trace_configs": aiohttp.TraceConfig()}, "must be a list of aiohttp.TraceConfig"),
+        ({"request_hook": 5}, "request_hook must be a function or None, not int"),
+        ({"request_hook": asynchronous}, "request_hook must be a plain function: nobody awaits it"),
+        ({"response_hook": functools.partial(asynchronous, 1)}, "response_hook must be a plain function"),
+        ({"url_filter": Asynchronous()}, "url_filter must be a plain function"),
+    ],
+)
+def test_bad_options_are_refused_at_once(options: dict[str, Any], text: str) -> None:
+    """An option that cannot work is refused by the call, not by the first session or request."""
+    with pytest.raises(TypeError, match=text):
+        instrument_aiohttp_client(**options)
+    assert aiohttp.ClientSession.__init__ is INIT
+
+
 @pytest.mark.parametrize("option", ["request_hook", "response_hook", "url_filter"])
 def test_a_failing_hook_is_no_failed_request(record: Recording, option: str) -> None:
-    """A hook of the user's that fails costs the request nothing, and leaves no span current."""
+    """A hook of the user's that fails costs the request nothing, leaves no span current, and is one WARNING."""
 
     def hook(*args: Any) -> str:
         raise RuntimeError("a broken hook")
 
     async def work(session: aiohttp.ClientSession, server: Server) -> None:
+        assert await get(session) == 200
         assert await get(session) == 200
         with managed_span("g", "after"):
             pass
@@ -400,7 +492,19 @@ def test_a_failing_hook_is_no_failed_request(record: Recording, option: str) -> 
     with record() as recorded:
         in_session(work)
         assert recorded.named("after").parent is None
-        assert len(of_requests(recorded)) == (0 if option == "url_filter" else 1)
+        assert len(of_requests(recorded)) == (0 if option == "url_filter" else 2)
+        (warning,) = recorded.logged(logging.WARNING)
+        assert f"{option} failed" in warning
+
+
+def test_a_filter_that_returns_no_text(record: Recording) -> None:
+    """A ``url_filter`` that gives the URL as it is, rather than its text, is told so."""
+    instrument_aiohttp_client(url_filter=lambda url: url)
+    with record() as recorded:
+        in_session(one)
+        assert of_requests(recorded) == []
+        (warning,) = recorded.logged(logging.WARNING)
+        assert "must return a str, and not URL" in warning
 
 
 def test_a_failing_tracer_is_no_failed_request(record: Recording, monkeypatch: pytest.MonkeyPatch) -> None:

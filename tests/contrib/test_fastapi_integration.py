@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copyreg
+import inspect
 import logging
 import pickle
 from collections.abc import Callable, Iterator
@@ -480,8 +481,12 @@ def test_beside_the_official_instrumentor_from_after(
 
 
 def test_every_application(record: Recording) -> None:
-    """Without an application, all that begin to serve from then on are traced, however they were made, until undone."""
-    waiting, options = make_app(), make_app()
+    """Without an application, all are traced, however they were made and also when they serve already, until undone;
+    one that is instrumented by itself, by whomever, is traced as that says."""
+    waiting, options, official, serving = make_app(), make_app(), make_app(), make_app(Counting)
+    (before,) = get(serving, "/health").scope["seen_by"]
+    FastAPIInstrumentor.instrument_app(official, excluded_urls="/items")
+    call = FastAPI.__call__
     instrument("fastapi")
     try:
         made_later = make_app()
@@ -490,17 +495,83 @@ def test_every_application(record: Recording) -> None:
             get(waiting, "/items/1")
             get(made_later, "/items/1")
             get(options, "/items/1")
+            get(official, "/items/1")
             assert len(of_requests(recorded)) == 2
             uninstrument("fastapi", options)
             get(options, "/items/1")
             assert len(of_requests(recorded)) == 3
+            (during,) = get(serving, "/items/1").scope["seen_by"]
+            assert during is before
+            assert len(of_requests(recorded)) == 4
             uninstrument("fastapi")
+            for app in (waiting, serving, make_app()):
+                get(app, "/items/1")
+            assert len(of_requests(recorded)) == 4
+            instrument("fastapi", group="g")
             get(waiting, "/items/1")
-            get(make_app(), "/items/1")
-            assert len(of_requests(recorded)) == 3
+            get(serving, "/items/1")
+            assert len(of_requests(recorded)) == 6
+            set_enabled_span_groups(())
+            get(serving, "/items/1")
+            assert len(of_requests(recorded)) == 6
     finally:
         uninstrument("fastapi")
-    assert not hasattr(FastAPI.build_middleware_stack, "_instrumentation")
+        FastAPIInstrumentor.uninstrument_app(official)
+    assert FastAPI.__call__ is call
+
+
+@pytest.mark.parametrize("first", ["ours", "official"])
+def test_background_tasks_of_another_application(record: Recording, first: str) -> None:
+    """An application under OpenTelemetry's instrumentor has the spans of its background tasks, whoever was first, and
+    keeps them when ours is undone; a task of ours has one span."""
+    ours, official = make_app(), make_app()
+    run_task = BackgroundTask.__call__
+    with record() as recorded:
+        if first == "official":
+            FastAPIInstrumentor.instrument_app(official)
+        instrument_fastapi(ours)
+        get(ours, "/later")
+        if first == "ours":
+            FastAPIInstrumentor.instrument_app(official)
+        assert tasks_of(official, recorded) == SPANS_OF_A_TASK
+        assert tasks_of(ours, recorded) == SPANS_OF_A_TASK
+        uninstrument("fastapi", ours)
+        assert tasks_of(official, recorded) == SPANS_OF_A_TASK
+        instrument_fastapi(ours)
+        assert tasks_of(ours, recorded) == SPANS_OF_A_TASK
+        FastAPIInstrumentor.uninstrument_app(official)
+        other = make_app()
+        instrument_fastapi(other)
+        assert tasks_of(other, recorded) == SPANS_OF_A_TASK
+        uninstrument("fastapi", other)
+        uninstrument("fastapi", ours)
+        assert tasks_of(ours, recorded) == 0
+    # What was under the official wrapper when we were undone is left, and does nothing.
+    assert inspect.unwrap(BackgroundTask.__call__) is run_task
+    BackgroundTask.__call__ = run_task
+
+
+def makes_spans_of_tasks() -> bool:
+    """Return whether this version of the official instrumentation makes spans of background tasks."""
+    app, run_task = FastAPI(), BackgroundTask.__call__
+    FastAPIInstrumentor.instrument_app(app)
+    try:
+        return BackgroundTask.__call__ is not run_task
+    finally:
+        FastAPIInstrumentor.uninstrument_app(app)
+
+
+SPANS_OF_A_TASK = int(makes_spans_of_tasks())
+
+
+def tasks_of(app: FastAPI, recorded: Recorded) -> int:
+    before = len(of_tasks(recorded))
+    get(app, "/later")
+    return len(of_tasks(recorded)) - before
+
+
+def of_tasks(recorded: Recorded) -> list[ReadableSpan]:
+    return [span for span in of_requests(recorded) if span.name == "BackgroundTask background"]
 
 
 # ---- refused
@@ -531,6 +602,19 @@ def test_a_wrapped_application_is_refused(app: FastAPI) -> None:
         ({"excluded_urls": "("}, ValueError, "excluded_urls='\\('"),
         ({"exclude_spans": ["recieve"]}, ValueError, "'recieve' is neither 'receive' nor 'send'"),
         ({"group": ["web"]}, TypeError, "group must be the name of a span group"),
+        ({"excluded_urls": 5}, TypeError, "excluded_urls=5 must be regular expressions"),
+        ({"excluded_urls": [1]}, TypeError, r"excluded_urls=\[1\] must be regular expressions"),
+        ({"exclude_spans": 5}, TypeError, "exclude_spans=5 must be some of 'receive' and 'send'"),
+        ({"exclude_spans": [[]]}, TypeError, r"exclude_spans=\[\[\]\] must be some of"),
+        ({"server_request_hook": 5}, TypeError, "server_request_hook must be a function or None, not int"),
+        ({"client_request_hook": get_in_loop}, TypeError, "client_request_hook must be a plain function"),
+        ({"http_capture_headers_server_request": 5}, TypeError, "server_request=5 must be a list of regular expres"),
+        ({"http_capture_headers_server_request": "x-a"}, TypeError, "server_request='x-a' must be a list"),
+        (
+            {"http_capture_headers_sanitize_fields": ["("]},
+            ValueError,
+            "'\\(' is no regular expression",
+        ),
     ],
 )
 def test_bad_options_are_refused_at_once(

@@ -69,7 +69,7 @@ logging.basicConfig(level=logging.WARNING)
 from nemo_lens.api import setup_telemetry
 handle = setup_telemetry()
 import aiohttp, fastapi
-names = [aiohttp.ClientSession.__init__.__module__, hasattr(fastapi.FastAPI.build_middleware_stack, "_instrumentation")]
+names = [aiohttp.ClientSession.__init__.__module__, hasattr(fastapi.FastAPI.__call__, "_instrumentation")]
 print(json.dumps(names))
 handle.shutdown()
 handle = setup_telemetry()

@@ -89,11 +89,11 @@ def children(spans: list[Record], parent: Record | None) -> list[Record]:
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("scenario", ["before", "lifespan", "workers", "prefork", "everywhere"])
+@pytest.mark.parametrize("scenario", ["before", "lifespan", "workers", "prefork", "everywhere", "everywhere_lifespan"])
 def test_client_and_service_are_one_trace(scenario: str, environ: dict[str, str], otlp_receiver: OtlpReceiver) -> None:
     """The client's span, its request, the service's request and the work in it are one trace, each the child of the
     one before, across the processes and however the service is set up; a request of a worker is that worker's."""
-    instrumented = {"NEMO_LENS_INSTRUMENT": "fastapi"} if scenario == "everywhere" else {}
+    instrumented = {"NEMO_LENS_INSTRUMENT": "fastapi"} if scenario.startswith("everywhere") else {}
     with service(scenario, environ={**environ, **instrumented}) as ports:
         urls = [f"http://127.0.0.1:{port}/work/{number}" for number, port in enumerate(ports)]
         client = call(environ, *urls)

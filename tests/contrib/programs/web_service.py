@@ -115,6 +115,11 @@ def everywhere() -> None:
         serve(served, listen())
 
 
+def everywhere_lifespan() -> None:
+    """Leave instrumenting to the environment, in an application that has begun to serve by then."""
+    serve(make_app(telemetry), listen())
+
+
 def unpickled(path: str) -> None:
     """Serve an application that another process pickled."""
     import cloudpickle
@@ -145,6 +150,7 @@ def pickled(path: str) -> None:
 
 if __name__ == "__main__":
     scenarios: dict[str, Any] = {
-        scenario.__name__: scenario for scenario in (before, lifespan, workers, prefork, everywhere, unpickled, pickled)
+        scenario.__name__: scenario
+        for scenario in (before, lifespan, workers, prefork, everywhere, everywhere_lifespan, unpickled, pickled)
     }
     scenarios[sys.argv[1]](*sys.argv[2:])

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _EXTRAS = ("aiohttp", "fastapi", "nccl", "ray")
 
 _handle: TelemetryHandle = NULL_HANDLE
+_config: NemoLensConfig | None = None
 _owner_pid = 0
 
 
@@ -54,7 +55,7 @@ def setup_telemetry(
         ValueError: for a setting that cannot work; nothing has been installed then.
         RuntimeError: when telemetry is set up in this process already and has not been shut down.
     """
-    global _handle, _owner_pid
+    global _handle, _config, _owner_pid
     if config is None:
         config = NemoLensConfig.from_env()
     config.validate()
@@ -83,7 +84,7 @@ def setup_telemetry(
         metric_reader=metric_reader,
         log_exporter=log_exporter,
     )
-    _handle, _owner_pid = handle, os.getpid()
+    _handle, _config, _owner_pid = handle, config, os.getpid()
     _cell.install_backend(backend)
     if SpanRegistry.resolve(config.span_groups)[1]:
         load_span_group_entry_points()
@@ -104,6 +105,11 @@ def get_telemetry() -> TelemetryHandle:
     return _handle
 
 
+def live_config() -> NemoLensConfig | None:
+    """Return what telemetry of this process was set up with, for integrations; None while it is off."""
+    return _config if _is_live() else None
+
+
 def instrument(name: str, *args: Any, **options: Any) -> Any:
     """Switch an integration on.
 
@@ -116,6 +122,7 @@ def instrument(name: str, *args: Any, **options: Any) -> Any:
         What the integration returns.
 
     Raises:
+        TypeError: when ``name`` is not a str.
         ValueError: when no installed distribution provides ``name``.
         ImportError: when the integration, or the package it instruments, cannot be imported.
     """
@@ -133,6 +140,7 @@ def uninstrument(name: str, *args: Any) -> Any:
         What the integration returns.
 
     Raises:
+        TypeError: when ``name`` is not a str.
         ValueError: when no installed distribution provides ``name``, or the integration cannot be undone.
     """
     undo = getattr(_integration(name), "uninstrument", None)
@@ -168,6 +176,8 @@ def _is_live() -> bool:
 
 
 def _integration(name: str) -> Any:
+    if not isinstance(name, str):
+        raise TypeError(f"name must be that of an integration, such as 'fastapi', and not {type(name).__name__}")
     found = _discovery.points(_discovery.INSTRUMENTATIONS)
     point = found.get(name)
     if point is None:

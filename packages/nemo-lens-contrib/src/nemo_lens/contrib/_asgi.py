@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     Scope = MutableMapping[str, Any]
     ASGIApp = Callable[[Scope, Callable[[], Awaitable[Any]], Callable[[Any], Awaitable[None]]], Awaitable[None]]
 
-_TRACED = frozenset(("http", "websocket"))
+# The kinds of scope that are requests.
+TRACED = frozenset(("http", "websocket"))
 
 
 class Instrumentation(Switch):
@@ -54,7 +55,7 @@ class Gate:
         self._official: Any = None
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
-        if scope["type"] not in _TRACED or not self.instrumentation.is_in_effect():
+        if scope["type"] not in TRACED or not self.instrumentation.is_in_effect():
             await self.bare(scope, receive, send)
             return
         # FastAPI's own telemetry takes a mounted application's requests as excluded then, as it does with its own.

@@ -5,6 +5,7 @@ The official ``instrument_app`` is given a stand-in for the application, which n
 
 from __future__ import annotations
 
+import functools
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -22,7 +23,7 @@ from nemo_lens.contrib._requirement import require
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Awaitable, Callable, Iterator
 
     from nemo_lens.contrib._asgi import ASGIApp, Instrumentation, Scope
 
@@ -30,9 +31,12 @@ _official = require("opentelemetry.instrumentation.fastapi", "fastapi")
 _ServerErrorMiddleware: Any = require("starlette.middleware.errors", "fastapi").ServerErrorMiddleware
 _BackgroundTask: Any = require("starlette.background", "fastapi").BackgroundTask
 
-# Whose requests have been traced, and whether the official instrumentation has wrapped background tasks for them.
+# What the official instrumentation keeps BackgroundTask.__call__ under, once it has wrapped that for some application.
+_KEPT_CALL = "_otel_original_call"
+
+# Whose requests have been traced, and what BackgroundTask.__call__ is for them and was before.
 _tracing: WeakSet[Instrumentation] = WeakSet()
-_background_tasks_are_ours = False
+_background_call: tuple[Callable[..., Awaitable[None]], Callable[..., Awaitable[None]]] | None = None
 
 
 class _Request:
@@ -74,8 +78,8 @@ class TracedStack:
             meter_provider=FollowingMeterProvider(),
             **instrumentation.options,
         )
-        global _background_tasks_are_ours
-        _background_tasks_are_ours |= _BackgroundTask.__call__ is not run_background_task
+        if _BackgroundTask.__call__ is not run_background_task:
+            _keep_background_tasks(run_background_task)
         _tracing.add(instrumentation)
         stack = stand_in.build_middleware_stack()
         # Without its outer safety net, which answers 500 where the request can go on untraced.
@@ -138,29 +142,42 @@ class _Entry:
 
 
 class _RequestTracer(FollowingTracer):
-    """Traces requests and what belongs to one.
-
-    The official instrumentation has the background tasks of every application in the process ask the tracer of the
-    first one, those of an application that is not instrumented too.
-    """
+    """Gives a request without a caller the span that was set aside."""
 
     def start_span(self, name: str, context: Context | None = None, *args: Any, **options: Any) -> trace.Span:
         request = _current.get()
-        if request is None:
-            return trace.INVALID_SPAN
-        if request.outer is not None and not trace.get_current_span(context).get_span_context().is_valid:
-            context = trace.set_span_in_context(request.outer, context)
+        outer = None if request is None else request.outer
+        if outer is not None and not trace.get_current_span(context).get_span_context().is_valid:
+            context = trace.set_span_in_context(outer, context)
         return super().start_span(name, context, *args, **options)
 
-    @contextmanager
-    def start_as_current_span(  # type: ignore[override]  # as that which it overrides
-        self, name: str, *args: Any, **options: Any
-    ) -> Iterator[trace.Span]:
-        if _current.get() is None:
-            yield trace.INVALID_SPAN
-        else:
-            with super().start_as_current_span(name, *args, **options) as span:
-                yield span
+
+def _keep_background_tasks(run: Callable[..., Awaitable[None]]) -> None:
+    """Take the wrapper that the official instrumentation has put around every background task, for our requests only.
+
+    It wraps them once in a process, with the tracer of the first application, and any application that is undone takes
+    the wrapper away. So it must find them as they were, to wrap them for an application that it instruments itself.
+
+    Args:
+        run: what ``BackgroundTask.__call__`` was.
+    """
+    global _background_call
+    traced = _BackgroundTask.__call__
+    _BackgroundTask.__call__ = run
+    if hasattr(_BackgroundTask, _KEPT_CALL):
+        delattr(_BackgroundTask, _KEPT_CALL)
+    if _background_call is not None:
+        return
+
+    @functools.wraps(run)
+    async def call(task: Any) -> None:
+        present = _background_call is not None and _background_call[0] is call
+        # Put around this one for another's application, the official wrapper makes the spans of our tasks too.
+        covered = hasattr(_BackgroundTask, _KEPT_CALL)
+        await (traced if present and not covered and _current.get() is not None else run)(task)
+
+    _BackgroundTask.__call__ = call
+    _background_call = (call, run)
 
 
 @contextmanager
@@ -217,8 +234,10 @@ def _names_a_span(carrier: list[tuple[bytes, bytes]]) -> bool:
 
 def release(instrumentation: Instrumentation) -> None:
     """Leave Starlette's ``BackgroundTask`` as it was, when this was the last instrumentation that traced requests."""
-    global _background_tasks_are_ours
+    global _background_call
     _tracing.discard(instrumentation)
-    if _background_tasks_are_ours and not _tracing:
-        _background_tasks_are_ours = False
-        _official.FastAPIInstrumentor.uninstrument_app(_StandIn(None))
+    if _background_call is not None and not _tracing:
+        call, run = _background_call
+        _background_call = None
+        if _BackgroundTask.__call__ is call:
+            _BackgroundTask.__call__ = run

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 
 from nemo_lens.api._diagnostics import debug_once, nearest, warn, warn_once
+from nemo_lens.contrib._options import check_hook
 from nemo_lens.contrib._requirement import require
 from nemo_lens.contrib._reversible import undone_by
 from nemo_lens.contrib._switch import Switch
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 
 # What the official instrumentation marks its trace configurations with.
 _MARK = "_is_instrumented_by_opentelemetry"
+_HOOKS = ("request_hook", "response_hook", "url_filter")
 _OPTIONS = ("request_hook", "response_hook", "trace_configs", "url_filter")
 
 
@@ -24,8 +27,10 @@ class _Instrumentation(Switch):
     def __init__(self, group: str | None, options: dict[str, Any]) -> None:
         super().__init__(group)
         self.options = options
-        self.init: Any = None
+        # ClientSession.__init__ as it was, behind our gate, and behind the official wrapper.
         self.replaced_init: Any = None
+        self.init: Any = None
+        self.official_init: Any = None
 
 
 _present: _Instrumentation | None = None
@@ -40,9 +45,11 @@ def _uninstrument_aiohttp_client() -> None:
     global _present
     if _present is None:
         return
+    instrumentor = _instrumentor()
     instrumentation, _present = _present, None
     instrumentation.active = False
-    _instrumentor().uninstrument()
+    if _is_in_effect(instrumentation, instrumentor):
+        instrumentor.uninstrument()
     _restore_init(instrumentation)
 
 
@@ -60,7 +67,7 @@ def instrument_aiohttp_client(*, group: str | None = None, **options: Any) -> No
 
     Raises:
         ImportError: when aiohttp or its OpenTelemetry instrumentation cannot be imported, or do not fit together.
-        TypeError: when an option is unknown.
+        TypeError: when an option is unknown or of another type.
     """
     global _present
     instrumentor = _instrumentor()
@@ -70,7 +77,10 @@ def instrument_aiohttp_client(*, group: str | None = None, **options: Any) -> No
                 f"instrument_aiohttp_client takes no option {name!r}{nearest(name, _OPTIONS)}; accepted: "
                 f"group, {', '.join(_OPTIONS)}"
             )
+    options = _checked(options)
     instrumentation = _Instrumentation(group, options)
+    if _present is not None and not _is_in_effect(_present, instrumentor):
+        _uninstrument_aiohttp_client()  # what is left of it
     if _present is not None:
         if (_present.group, _present.options) != (group, options):
             warn(
@@ -95,6 +105,7 @@ def instrument_aiohttp_client(*, group: str | None = None, **options: Any) -> No
             raise_exception_on_conflict=True,
             **{name: _guarded(name, option) for name, option in options.items()},
         )
+        instrumentation.official_init = vars(require("aiohttp", "aiohttp").ClientSession)["__init__"]
     except Exception as fault:
         _restore_init(instrumentation)
         raise ImportError(
@@ -106,6 +117,37 @@ def instrument_aiohttp_client(*, group: str | None = None, **options: Any) -> No
 
 def _instrumentor() -> Any:
     return require("opentelemetry.instrumentation.aiohttp_client", "aiohttp").AioHttpClientInstrumentor()
+
+
+def _checked(options: dict[str, Any]) -> dict[str, Any]:
+    for name in _HOOKS:
+        check_hook(name, options.get(name))
+    if options.get("trace_configs") is None:
+        return options
+    trace_config = require("aiohttp", "aiohttp").TraceConfig
+    configs = options["trace_configs"]
+    found = list(configs) if isinstance(configs, Iterable) else [None]
+    if not all(isinstance(config, trace_config) for config in found):
+        raise TypeError(f"trace_configs={configs!r} must be a list of aiohttp.TraceConfig, or None")
+    return {**options, "trace_configs": found}
+
+
+def _is_in_effect(instrumentation: _Instrumentation, instrumentor: Any) -> bool:
+    """Return whether the official instrumentation is still there as this call has left it.
+
+    Anybody may call its ``uninstrument``, which knows nothing of us, and instrument for themselves then.
+    """
+    if not instrumentor.is_instrumented_by_opentelemetry:
+        return False
+    step = vars(require("aiohttp", "aiohttp").ClientSession)["__init__"]
+    while step is not None:
+        # Looked up on its class, a wrapper is a new object each time, which knows the first, and equals what it wraps.
+        if any(known is instrumentation.official_init for known in (step, getattr(step, "_self_parent", None))):
+            return True
+        if step is instrumentation.init:
+            return False
+        step = getattr(step, "__wrapped__", None)
+    return True  # behind somebody's wrapper, which shows nothing of it
 
 
 def _gate_sessions(instrumentation: _Instrumentation) -> None:
@@ -121,7 +163,7 @@ def _gate_sessions(instrumentation: _Instrumentation) -> None:
         configs = kwargs.get("trace_configs")
         if configs:
             kwargs["trace_configs"] = [
-                _gated(config, instrumentation) if getattr(config, _MARK, False) else config for config in configs
+                _gated(config, instrumentation) if _is_ours(config) else config for config in configs
             ]
         replaced(self, *args, **kwargs)
 
@@ -133,6 +175,15 @@ def _restore_init(instrumentation: _Instrumentation) -> None:
     session_class = require("aiohttp", "aiohttp").ClientSession
     if session_class.__init__ is instrumentation.init:
         session_class.__init__ = instrumentation.replaced_init
+
+
+def _is_ours(config: Any) -> bool:
+    """Return whether the official instrumentation has made a trace configuration for us, and not for somebody else."""
+    from nemo_lens.contrib._following import FollowingTracer  # imports OpenTelemetry
+
+    return getattr(config, _MARK, False) and isinstance(
+        getattr(config.trace_config_ctx(), "tracer", None), FollowingTracer
+    )
 
 
 class _RequestContext:
@@ -178,8 +229,8 @@ async def _pass_on(signal: Any, *args: Any) -> None:
 
 
 def _guarded(name: str, option: Any) -> Any:
-    """Return a hook that cannot fail: the official instrumentation would leave the span open, and current."""
-    if not callable(option) or name == "url_filter":
+    """Return a hook whose fault is known of, and leaves no span open and current, as the official one would."""
+    if option is None or name not in _HOOKS:
         return option
 
     @functools.wraps(option)
@@ -189,4 +240,16 @@ def _guarded(name: str, option: Any) -> Any:
         except Exception as fault:  # noqa: BLE001 - as above
             warn_once(("aiohttp", name), "aiohttp's %s failed: %r", name, fault)
 
-    return hook
+    @functools.wraps(option)
+    def url_filter(url: Any) -> str:
+        try:
+            shown = option(url)
+            if not isinstance(shown, str):
+                raise TypeError(f"it must return a str, and not {type(shown).__name__}")
+        except Exception as fault:
+            # The URL that was to be filtered may not be shown.
+            warn_once(("aiohttp", name), "aiohttp's url_filter failed, and its request is not traced: %r", fault)
+            raise
+        return shown
+
+    return url_filter if name == "url_filter" else hook

@@ -6,7 +6,8 @@ import functools
 import inspect
 
 from nemo_lens.api._diagnostics import nearest, warn
-from nemo_lens.contrib._asgi import Gate, Instrumentation, StackBuilder, gated
+from nemo_lens.contrib._asgi import TRACED, Gate, Instrumentation, StackBuilder, gated
+from nemo_lens.contrib._options import check_hook, patterns, texts
 from nemo_lens.contrib._requirement import require
 from nemo_lens.contrib._reversible import undone_by
 
@@ -15,14 +16,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
+    from nemo_lens.contrib._asgi import Scope
+
 _MESSAGES = frozenset(("receive", "send"))
 # What the official instrument_app takes and this module fills in.
 _TAKEN = frozenset(("app", "tracer_provider", "meter_provider"))
 # Where the official instrumentation notes that an application is instrumented, by whomever.
 _MARK = "_is_instrumented_by_opentelemetry"
 
-# The instrumentation of every application, and what FastAPI.build_middleware_stack was before.
-_everywhere: tuple[Instrumentation, Callable[[Any], Any]] | None = None
+# The instrumentation of every application, and what FastAPI.__call__ was before.
+_everywhere: tuple[Instrumentation, Callable[..., Any]] | None = None
 
 
 def _uninstrument_fastapi(app: Any = None) -> None:
@@ -39,9 +42,9 @@ def _uninstrument_fastapi(app: Any = None) -> None:
     if app is not None:
         _undo_one(app)
     elif _everywhere is not None:
-        instrumentation, build = _everywhere
-        if getattr(fastapi_class.build_middleware_stack, "_instrumentation", None) is instrumentation:
-            fastapi_class.build_middleware_stack = build
+        instrumentation, call = _everywhere
+        if getattr(fastapi_class.__call__, "_instrumentation", None) is instrumentation:
+            fastapi_class.__call__ = call
         _everywhere = None
         _switch_off(instrumentation)
 
@@ -61,7 +64,7 @@ def instrument_fastapi(
     whether telemetry is on, are asked at each request.
 
     Args:
-        app: the application; None for every application of this process that begins to serve from now on.
+        app: the application; None for every application of this process, also those that serve already.
         group: span group that switches spans and metrics of requests on; None for whenever telemetry is set up.
         excluded_urls: regular expressions, a comma list or several, of URLs to leave alone, such as health checks;
             default ``OTEL_PYTHON_FASTAPI_EXCLUDED_URLS``, else ``OTEL_PYTHON_EXCLUDED_URLS``, else none.
@@ -71,8 +74,8 @@ def instrument_fastapi(
 
     Raises:
         ImportError: when FastAPI or its OpenTelemetry instrumentation cannot be imported.
-        TypeError: when ``app`` is no FastAPI application, or an option is unknown.
-        ValueError: when ``exclude_spans`` or ``excluded_urls`` cannot be used.
+        TypeError: when ``app`` is no FastAPI application, or an option is unknown or of another type.
+        ValueError: when the value of an option cannot be used.
     """
     fastapi_class = _fastapi_class()
     if app is not None:
@@ -111,8 +114,7 @@ def _undo_one(app: Any) -> None:
         app.build_middleware_stack = builder.replaced
     setattr(app, _MARK, False)
     if isinstance(app.middleware_stack, Gate):
-        bare = app.middleware_stack.bare
-        app.middleware_stack = bare if _everywhere is None else gated(bare, _everywhere[0])
+        app.middleware_stack = app.middleware_stack.bare
     _switch_off(builder.instrumentation)
 
 
@@ -121,18 +123,28 @@ def _instrument_every(fastapi_class: Any, instrumentation: Instrumentation) -> N
     if _everywhere is not None:
         _warn_if_other(_everywhere[0], instrumentation, "every application")
         return
-    build = fastapi_class.build_middleware_stack
+    call = fastapi_class.__call__
 
-    @functools.wraps(build)
-    def build_gated(app: Any) -> Any:
-        ours = isinstance(vars(app).get("build_middleware_stack"), StackBuilder)
-        if not instrumentation.active or (getattr(app, _MARK, False) and not ours):
-            return build(app)
-        return gated(build(app), instrumentation)
+    @functools.wraps(call)
+    async def call_gated(app: Any, scope: Scope, receive: Any, send: Any) -> None:
+        if instrumentation.active and scope["type"] in TRACED:
+            _put_gate(app, instrumentation)
+        await call(app, scope, receive, send)
 
-    build_gated._instrumentation = instrumentation  # type: ignore[attr-defined]
-    fastapi_class.build_middleware_stack = build_gated
-    _everywhere = (instrumentation, build)
+    call_gated._instrumentation = instrumentation  # type: ignore[attr-defined]
+    fastapi_class.__call__ = call_gated
+    _everywhere = (instrumentation, call)
+
+
+def _put_gate(app: Any, instrumentation: Instrumentation) -> None:
+    """Put the gate in front of an application that is not instrumented by itself.
+
+    It is put at a request: when telemetry is set up in the lifespan, the application has begun to serve.
+    """
+    stack = app.middleware_stack
+    if (isinstance(stack, Gate) and stack.instrumentation.active) or getattr(app, _MARK, False):
+        return
+    app.middleware_stack = gated(app.build_middleware_stack() if stack is None else stack, instrumentation)
 
 
 def _switch_off(instrumentation: Instrumentation) -> None:
@@ -170,11 +182,18 @@ def _checked(
                 f"instrument_fastapi takes no option {name!r}{nearest(name, accepted)}; accepted: "
                 f"{', '.join(sorted({'group', *accepted}))}"
             )
-    messages = [exclude_spans] if isinstance(exclude_spans, str) else list(exclude_spans or ())
+        if name.endswith("_hook"):
+            check_hook(name, options[name])
+        elif name.startswith("http_capture_headers_"):
+            options[name] = patterns(name, options[name])
+    wanted = (exclude_spans,) if isinstance(exclude_spans, str) else exclude_spans
+    messages = texts("exclude_spans", () if wanted is None else wanted, "some of 'receive' and 'send'")
     unknown = sorted({*messages} - _MESSAGES)
     if unknown:
         raise ValueError(f"exclude_spans={messages!r}: {unknown[0]!r} is neither 'receive' nor 'send'")
-    urls = excluded_urls if excluded_urls is None or isinstance(excluded_urls, str) else ",".join(excluded_urls)
+    urls = excluded_urls
+    if urls is not None and not isinstance(urls, str):
+        urls = ",".join(texts("excluded_urls", urls, "regular expressions, a comma list or several, or None"))
     if urls is not None:
         try:
             require("opentelemetry.util.http", "fastapi").parse_excluded_urls(urls)
