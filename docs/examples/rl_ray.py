@@ -24,7 +24,8 @@ import os
 import socket
 import subprocess
 import sys
-import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import aiohttp
 import numpy as np
@@ -46,7 +47,6 @@ from nemo_lens.contrib.ray import flush_actors, traced_remote_call
 CHOICES = 10
 BATCH = 32
 STEPS = int(os.environ.get("STEPS", "20"))
-PORT = int(os.environ.get("REWARD_PORT", "8123"))
 
 # Every process that loads this file knows the groups; ray.init hands them on to the workers as well.
 SpanRegistry.register("rl_example", ["train", "rollout", "reward"], {"default": ["train", "rollout", "reward"]})
@@ -56,8 +56,9 @@ SpanRegistry.register("rl_example", ["train", "rollout", "reward"], {"default": 
 class RolloutWorker:
     """Samples choices from the policy and has them scored. Telemetry is set up before the actor is made."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, url: str) -> None:
         self.random = np.random.default_rng(seed)
+        self.url = url
         instrument("aiohttp")
 
     # Below @ray.remote. The call carries the driver's trace context; Ray still checks the arguments.
@@ -65,8 +66,7 @@ class RolloutWorker:
     async def rollout(self, policy: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return what was chosen and what it earned."""
         choices = self.random.choice(CHOICES, size=BATCH, p=policy)
-        url = f"http://127.0.0.1:{PORT}/score"
-        async with aiohttp.ClientSession() as session, session.post(url, json=choices.tolist()) as answer:
+        async with aiohttp.ClientSession() as session, session.post(self.url, json=choices.tolist()) as answer:
             return choices, np.array(await answer.json())  # the request took the context along, in a header
 
 
@@ -100,7 +100,7 @@ def train(workers: list) -> list[float]:
     return curve
 
 
-def reward_service() -> None:
+def reward_service(listening: socket.socket) -> None:
     """Serve the rewards until SIGTERM."""
     setup_telemetry().install_sigterm_handler()  # uvicorn ends with the signal that it was sent
     app = FastAPI()
@@ -111,37 +111,39 @@ def reward_service() -> None:
             return [choice / CHOICES for choice in choices]  # the last one is the best
 
     instrument("fastapi", app)
-    uvicorn.run(app, host="127.0.0.1", port=PORT, log_level="warning")
+    uvicorn.Server(uvicorn.Config(app, log_level="warning")).run([listening])
 
 
-def start_service(config: NemoLensConfig) -> subprocess.Popen:
-    """Start the service, of the same run and under its own name, and wait until it answers."""
+@contextmanager
+def service_running(config: NemoLensConfig) -> Iterator[str]:
+    """Run the service, of the same run and under its own name, and yield its URL. It is stopped whatever happens."""
     environ = {**os.environ, **config.to_env(), "NEMO_LENS_SERVICE_NAME": "reward-service"}
-    service = subprocess.Popen([sys.executable, __file__, "serve"], env=environ)
-    for _ in range(300):
-        try:
-            socket.create_connection(("127.0.0.1", PORT)).close()
-            return service
-        except OSError:
-            time.sleep(0.1)
-    raise RuntimeError(f"no reward service at port {PORT}")
+    # A free port, listening from here on: requests wait until the service has started.
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port, handle = listening.getsockname()[1], listening.fileno()
+        service = subprocess.Popen([sys.executable, __file__, "serve", str(handle)], env=environ, pass_fds=[handle])
+    try:
+        yield f"http://127.0.0.1:{port}/score"
+    finally:
+        service.terminate()
+        service.wait()
 
 
 def main() -> None:
     """Train, print the rewards, and leave nothing unsent."""
     config = NemoLensConfig.from_env()
-    with setup_telemetry(config, resource_attributes={"nv.dl.role": "driver"}):
-        service = start_service(config)
+    with setup_telemetry(config, resource_attributes={"nv.dl.role": "driver"}), service_running(config) as url:
         instrument("ray", config)  # from here on, ray.init has every worker process set up
         ray.init(num_cpus=2, include_dashboard=False)
-        workers = [RolloutWorker.remote(seed) for seed in (1, 2)]
+        workers = [RolloutWorker.remote(seed, url) for seed in (1, 2)]
         curve = train(workers)
         print(" ".join(f"{reward:.2f}" for reward in curve))
         flush_actors(workers)  # Ray ends its workers without another word
         ray.shutdown()
-        service.terminate()
-        service.wait()
 
 
 if __name__ == "__main__":
-    reward_service() if sys.argv[1:] == ["serve"] else main()
+    if sys.argv[1:2] == ["serve"]:
+        reward_service(socket.socket(fileno=int(sys.argv[2])))
+    else:
+        main()

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import functools
+import importlib.util
 import inspect
 import json
 import pickle
@@ -13,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from nemo_lens.api import NemoLensConfig, SpanRegistry, inject_context, instrument, managed_span
+from nemo_lens.api import NemoLensConfig, SpanRegistry, get_telemetry, inject_context, instrument, managed_span
 from nemo_lens.contrib.ray import (
     extract_ray_context,
     flush_actors,
@@ -303,6 +306,10 @@ def test_a_decorated_target_is_sent_the_context_and_another_is_not(on: Recorded)
         (lambda: traced_remote_call("g")(Remote(add)), "below @ray.remote"),
         (lambda: traced_remote_call("g")(int), "decorates functions"),
         (lambda: trace_actor("g")(Remote(add)), "below @ray.remote"),
+        (lambda: trace_actor(Remote), r"span group first, as in @trace_actor\('group'\)"),
+        (lambda: trace_actor(5), "span group first"),  # type: ignore[arg-type]
+        (lambda: ray_runtime_env(5), "takes a NemoLensConfig, .* got 5"),  # type: ignore[arg-type]
+        (lambda: instrument("ray", 5), "takes a NemoLensConfig, .* got 5"),
         (lambda: ray_dispatch_with_context(add, 1), r"\.remote"),
     ],
 )
@@ -349,16 +356,83 @@ def test_a_submitted_jobs_runtime_environment_is_left_to_it(monkeypatch: pytest.
     assert "worker_process_setup_hook" in ray_runtime_env(NemoLensConfig(enabled=True))
 
 
-def test_the_hook_is_nobodys_by_name() -> None:
-    """It has no importable name, so that cloudpickle takes it whole to where this package may be missing."""
+def test_only_secrets_of_exporters_are_kept_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names of headers to record are no secret; the headers and the key of any signal's exporter are."""
+    kept_back = ["OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_LOGS_HEADERS", "OTEL_EXPORTER_OTLP_LOGS_CLIENT_KEY"]
+    handed_on = ["OTEL_INSTRUMENTATION_HTTP_CAPTURE_HEADERS_SERVER_REQUEST", "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE"]
+    for name in kept_back + handed_on:
+        monkeypatch.setenv(name, "text")
+    variables = ray_runtime_env(NemoLensConfig(enabled=True))["env_vars"]
+    assert [name for name in kept_back + handed_on if name in variables] == handed_on
+
+
+def test_a_url_with_credentials_is_kept_back_and_named(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One WARNING says which variable and where to set it, and shows nothing of it; one that the user gives stays."""
+    secret = "http://somebody:hunter2@collector:4318"
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", secret)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", "http://collector:4318/v1/logs?of=a@b")
+    own = {"env_vars": {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://mine@collector:4318"}}
+    assert ray_runtime_env(NemoLensConfig(), own)["env_vars"].items() >= own["env_vars"].items()
+    assert caplog.messages == []
+    for _ in range(2):
+        variables = ray_runtime_env(NemoLensConfig())["env_vars"]
+    assert "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT" not in variables
+    assert "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT" in variables
+    (message,) = caplog.messages
+    assert "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT. Set it where `ray start` runs" in message
+    assert "hunter2" not in message
+
+
+def test_the_configuration_that_is_live_is_the_default(on: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set up in code with nothing in the environment, a driver's workers are still set up alike."""
+    monkeypatch.delenv("NEMO_LENS_ENABLED", raising=False)
+    assert NemoLensConfig.from_env().enabled is False
+    assert ray_runtime_env()["env_vars"]["NEMO_LENS_ENABLED"] == "true"
+    get_telemetry().shutdown()
+    assert ray_runtime_env()["env_vars"]["NEMO_LENS_ENABLED"] == "false"
+
+
+def test_the_hook_leaves_nothing_of_this_package_to_import() -> None:
+    """It pickles as a function that has no importable name, which cloudpickle takes whole; groups go along."""
     SpanRegistry.register("ray_hook_test", ["g1"], {"default": ["g1"]})
     try:
         hook = ray_runtime_env(NemoLensConfig())["worker_process_setup_hook"]
     finally:
         SpanRegistry.unregister("ray_hook_test")
-    assert "<locals>" in hook.__qualname__
-    declared = inspect.getclosurevars(hook).nonlocals["declared"]
+    assert hook.__name__ == "set_up_worker"
+    assert copy.deepcopy(hook).__name__ == hook.__name__
+    made, (function,), *_ = hook.__reduce__()
+    assert made is functools.partial
+    assert "<locals>" in function.__qualname__
+    declared = inspect.getclosurevars(function).nonlocals["declared"]
     assert declared["ray_hook_test"] == (["g1"], {"default": frozenset({"g1"})})
+
+
+@pytest.mark.parametrize(("own", "text"), [(None, "nemo_lens.contrib.ray.setup_worker"), ("a.b", "a.b")])
+def test_the_runtime_environment_can_be_written_as_json(own: str | None, text: str) -> None:
+    """As Ray Client and ``ray job submit`` do: the hook is then a name that Ray takes."""
+    made = ray_runtime_env(NemoLensConfig(), {"worker_process_setup_hook": own})
+    assert json.loads(json.dumps(made)) == {**made, "worker_process_setup_hook": text}
+
+
+@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed: run `nox -s ray`")
+@pytest.mark.parametrize(
+    ("actors", "timeout_ms", "error", "says"),
+    [
+        (5, 1, TypeError, "an actor handle or an iterable of them; got 5"),
+        ("actor", 1, TypeError, "an actor handle or an iterable of them; got 'actor'"),
+        ([], "x", TypeError, "timeout_ms='x': expected a number"),
+        ([], True, TypeError, "timeout_ms=True: expected a number"),
+        ([], -1, ValueError, "timeout_ms=-1: expected 0 or more"),
+        ([], float("nan"), ValueError, "timeout_ms=nan: expected 0 or more"),
+    ],
+)
+def test_a_flush_says_what_it_takes(actors: Any, timeout_ms: Any, error: type[Exception], says: str) -> None:
+    """Before anything is asked, and also when there is nothing to flush."""
+    with pytest.raises(error, match=says):
+        flush_actors(actors, timeout_ms)
 
 
 @pytest.mark.parametrize("call", [instrument_ray, lambda: instrument("ray"), lambda: flush_actors([])])

@@ -68,3 +68,16 @@ def test_a_flush_that_cannot_be_is_bounded_and_said(failures: Finished) -> None:
     assert failures.facts["busy_s"] < 10
     assert failures.stderr.count("1 of 1 actors did not confirm within 20000 ms") == 1
     assert failures.stderr.count("1 of 2 actors did not confirm within 700 ms") == 1
+
+
+def test_one_that_takes_no_call_leaves_the_others_flushed(failures: Finished) -> None:
+    """An actor with all the pending calls that it may have, and what is no actor, cost their own flush only."""
+    assert failures.facts["full"] is False
+    assert failures.stderr.count("2 of 3 actors did not confirm within 20001 ms") == 1
+
+
+def test_a_flush_after_the_end_starts_nothing(failures: Finished) -> None:
+    """After ``ray.shutdown`` it is False with a warning, and Ray's own start of a cluster does not happen."""
+    assert failures.facts["after_shutdown"] is failures.facts["started"] is False
+    assert failures.facts["nobody_then"] is True
+    assert failures.stderr.count("Ray is not initialized here, or has been shut down") == 1

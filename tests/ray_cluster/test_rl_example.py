@@ -89,3 +89,10 @@ def test_the_example_learns(example: tuple[list[Record], dict[str, Any], str]) -
         if span["name"] == "step"
     )
     assert [round(reward, 2) for _, reward in steps] == curve
+
+
+def test_the_example_that_fails_leaves_no_service_behind(tmp_path: Path) -> None:
+    """Where Ray refuses to start, its error comes out and the service has been stopped."""
+    facts = ray_run("rl_example_fails", tmp_path, {"RAY_ADDRESS": "127.0.0.1:1"}).facts
+    assert "num_cpus" in facts["fault"]
+    assert facts["left"] is None

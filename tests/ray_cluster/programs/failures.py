@@ -64,6 +64,12 @@ class Worker:
         time.sleep(seconds)
 
 
+@ray.remote(num_cpus=0, max_pending_calls=1)
+class Full:
+    def sleep(self, seconds):
+        time.sleep(seconds)
+
+
 def main():
     folder = os.environ["FOLDER"]
     setup_telemetry()
@@ -91,8 +97,12 @@ def main():
     workers["busy"].sleep.remote(30)
     started = time.monotonic()
     say(busy=flush_actors([workers["busy"], phoenix], timeout_ms=700), busy_s=time.monotonic() - started)
+    full = Full.remote()
+    full.sleep.remote(30)
+    say(full=flush_actors([full, 5, phoenix], timeout_ms=20_001))
     time.sleep(1.5)  # the tasks' workers, which nobody can ask, export every 500 ms
     ray.shutdown()
+    say(after_shutdown=flush_actors([phoenix]), nobody_then=flush_actors([]), started=ray.is_initialized())
 
 
 if __name__ == "__main__":

@@ -10,7 +10,8 @@ from nemo_lens.contrib.ray._carrier import extract_ray_context, inject_ray_conte
 from nemo_lens.contrib.ray._dispatch import ray_dispatch_with_context
 from nemo_lens.contrib.ray._flush import flush_actors
 from nemo_lens.contrib.ray._instrument import instrument_ray
-from nemo_lens.contrib.ray._workers import ray_runtime_env, setup_worker
+from nemo_lens.contrib.ray._runtime_env import ray_runtime_env
+from nemo_lens.contrib.ray._workers import setup_worker
 
 __all__ = [
     "extract_ray_context",

@@ -49,10 +49,7 @@ def traced_remote_call(
         TypeError: when it is applied above ``@ray.remote``, to a class or to something else than a function, to a
             function with a parameter named ``_lens_carrier``, or used without its group.
     """
-    if not isinstance(group, str):
-        raise TypeError(
-            f"traced_remote_call takes the span group first, as in @traced_remote_call('group'); got {group!r}"
-        )
+    _check_group("traced_remote_call", group)
 
     def decorator(fn: Any) -> Any:
         return _decorate(fn, group, name, attributes, span_kind)
@@ -72,8 +69,9 @@ def trace_actor(group: str) -> Callable[[_C], _C]:
         A class decorator; the class is changed in place.
 
     Raises:
-        TypeError: when it is applied above ``@ray.remote`` or to something else than a class.
+        TypeError: when it is applied above ``@ray.remote``, to something else than a class, or used without its group.
     """
+    _check_group("trace_actor", group)
 
     def decorator(cls: Any) -> Any:
         if not isinstance(cls, type):
@@ -90,6 +88,11 @@ def trace_actor(group: str) -> Callable[[_C], _C]:
 def takes_carrier(function: Any) -> bool:
     """Return whether ``traced_remote_call`` has decorated a function."""
     return KEYWORD in inspect.signature(function).parameters
+
+
+def _check_group(decorator: str, group: Any) -> None:
+    if not isinstance(group, str):
+        raise TypeError(f"{decorator} takes the span group first, as in @{decorator}('group'); got {group!r}")
 
 
 def _decorate(fn: Any, group: str, name: str | None, attributes: _Attributes, span_kind: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from nemo_lens.contrib.ray._carrier import KEYWORD, inject_ray_context, ray_traces_itself
@@ -16,7 +16,8 @@ def ray_dispatch_with_context(target: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Call ``target.remote(*args, **kwargs)``, with the current trace context where the target takes it.
 
     What ``traced_remote_call`` decorates takes it, by a plain ``.remote(...)`` as well; so does an actor class whose
-    ``__init__`` is decorated, but only by way of this function. Anything else is called as it stands.
+    ``__init__`` is decorated, but only by way of this function, and so does all of it in Ray Client (``ray://``).
+    Anything else is called as it stands.
 
     Args:
         target: remote function, actor class or method of an actor handle, or what their ``options(...)`` returned.
@@ -31,7 +32,7 @@ def ray_dispatch_with_context(target: Any, /, *args: Any, **kwargs: Any) -> Any:
     """
     if not callable(getattr(target, "remote", None)):
         raise TypeError(f"ray_dispatch_with_context takes what has a .remote(...); got {target!r}")
-    if _constructor_takes_carrier(target):
+    if _takes_carrier_unasked(target):
         _add_carrier(kwargs)
     return target.remote(*args, **kwargs)
 
@@ -69,12 +70,25 @@ def _add_carrier(kwargs: dict[str, Any]) -> None:
             kwargs[KEYWORD] = carrier
 
 
-def _constructor_takes_carrier(target: Any) -> bool:
-    # Ray has no invocation decorator for constructors. What an actor class's options() returns holds it in a closure.
+def _takes_carrier_unasked(target: Any) -> bool:
+    """Return whether the target takes the carrier, by what it is made of.
+
+    Ray has no invocation decorator for constructors, and Ray Client calls those of functions and methods on its server,
+    where there is no span.
+    """
+    # What options() returns holds what it was called on in a closure, and hands Ray Client's attributes on.
     remote = getattr(type(target), "remote", None)
     held = inspect.getclosurevars(remote).nonlocals.values() if inspect.isfunction(remote) else ()
-    for candidate in (target, *held):
-        metadata = getattr(candidate, "__ray_metadata__", None)
-        if metadata is not None:
-            return KEYWORD in inspect.signature(metadata.modified_class.__init__).parameters
-    return False
+    return any(KEYWORD in signature.parameters for each in (target, *held) for signature in _signatures(each))
+
+
+def _signatures(candidate: Any) -> Iterator[inspect.Signature]:
+    metadata = getattr(candidate, "__ray_metadata__", None)  # of an actor class
+    made_of = getattr(getattr(metadata, "modified_class", None), "__init__", None)
+    for function in (made_of, getattr(candidate, "_function", None)):
+        if inspect.isfunction(function):
+            yield inspect.signature(function)
+    for name in ("_signature", "_init_signature"):  # of what Ray Client has in place of functions, methods and classes
+        signature = getattr(candidate, name, None)
+        if isinstance(signature, inspect.Signature):
+            yield signature

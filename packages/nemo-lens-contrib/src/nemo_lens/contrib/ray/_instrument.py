@@ -8,7 +8,7 @@ from typing import Any
 from nemo_lens.api import NemoLensConfig
 from nemo_lens.api._diagnostics import warn
 from nemo_lens.contrib._requirement import require
-from nemo_lens.contrib.ray._workers import ray_runtime_env
+from nemo_lens.contrib.ray._runtime_env import check_config, ray_runtime_env, worker_config
 
 # Ray's own ray.init and ours in its place; None while the integration is off.
 _patched: tuple[Any, Any] | None = None
@@ -22,12 +22,15 @@ def instrument_ray(config: NemoLensConfig | None = None) -> None:
     ``instrument_ray.uninstrument()`` undoes it.
 
     Args:
-        config: settings of the workers; default ``NemoLensConfig.from_env()`` at ``ray.init``.
+        config: settings of the workers; default, at ``ray.init``, what telemetry of this process is set up with, else
+            ``NemoLensConfig.from_env()``.
 
     Raises:
         ImportError: when Ray is not installed.
+        TypeError: when ``config`` is something else than a ``NemoLensConfig``.
     """
     global _patched, _config
+    check_config(config)
     ray: Any = require("ray", "ray")
     _config = config
     if _patched is None or ray.init is not _patched[1]:
@@ -60,7 +63,7 @@ def _with_runtime_env(kwargs: dict[str, Any]) -> dict[str, Any]:
     if _patched is None:  # called by the name that somebody imported before uninstrument
         return kwargs
     try:
-        config = NemoLensConfig.from_env() if _config is None else _config
+        config = worker_config(_config)
         if not config.enabled:
             return kwargs
         given = kwargs.get("runtime_env") or getattr(kwargs.get("job_config"), "runtime_env", None)
