@@ -95,7 +95,7 @@ def test_client_and_service_are_one_trace(scenario: str, environ: dict[str, str]
     one before, across the processes and however the service is set up; a request of a worker is that worker's."""
     instrumented = {"NEMO_LENS_INSTRUMENT": "fastapi"} if scenario.startswith("everywhere") else {}
     with service(scenario, environ={**environ, **instrumented}) as ports:
-        urls = [f"http://127.0.0.1:{port}/work/{number}" for number, port in enumerate(ports)]
+        urls = [f"http://127.0.0.1:{port}/batch/{number}" for number, port in enumerate(ports)]
         client = call(environ, *urls)
     spans = otlp_receiver.spans()
     assert len(spans) == 1 + 3 * len(urls)
@@ -107,7 +107,7 @@ def test_client_and_service_are_one_trace(scenario: str, environ: dict[str, str]
     for number, request in enumerate(requests):
         (served,) = children(spans, request)
         (work,) = children(spans, served)
-        assert (served["name"], served["kind"]) == ("GET /work/{number}", SERVER)
+        assert (served["name"], served["kind"]) == ("GET /batch/{number}", SERVER)
         assert (work["name"], work["kind"], work["attributes"]["number"]) == ("work", INTERNAL, number)
         pids = [span["resource"]["process.pid"] for span in (request, served, work)]
         assert pids == [client.fact("pid"), *[answer_pid(client, number)] * 2]
@@ -124,9 +124,9 @@ def answer_pid(client: Finished, number: int) -> Any:
 def test_urls_excluded_by_the_environment(environ: dict[str, str], otlp_receiver: OtlpReceiver) -> None:
     """``OTEL_PYTHON_FASTAPI_EXCLUDED_URLS`` leaves health checks out."""
     with service("lifespan", environ={**environ, "OTEL_PYTHON_FASTAPI_EXCLUDED_URLS": "/health"}) as (port,):
-        call(environ, f"http://127.0.0.1:{port}/health", f"http://127.0.0.1:{port}/work/1")
+        call(environ, f"http://127.0.0.1:{port}/health", f"http://127.0.0.1:{port}/batch/1")
     served = [span["name"] for span in otlp_receiver.spans() if span["kind"] == SERVER]
-    assert served == ["GET /work/{number}"]
+    assert served == ["GET /batch/{number}"]
 
 
 @pytest.mark.timeout(120)
@@ -138,8 +138,8 @@ def test_a_pickled_application_in_another_process(
     path = str(tmp_path / "app.pickle")
     assert run(SERVICE, "pickled", path, environ=environ).fact("pickled")
     with service("unpickled", path, environ=environ) as (port,):
-        call(environ, f"http://127.0.0.1:{port}/work/1")
-    assert [span["name"] for span in otlp_receiver.spans() if span["kind"] == SERVER] == ["GET /work/{number}"]
+        call(environ, f"http://127.0.0.1:{port}/batch/1")
+    assert [span["name"] for span in otlp_receiver.spans() if span["kind"] == SERVER] == ["GET /batch/{number}"]
 
 
 @pytest.mark.timeout(120)
@@ -157,7 +157,7 @@ def test_hostile_bytes_are_answered(environ: dict[str, str], otlp_receiver: Otlp
     with service("before", environ=environ) as (port,):
         for number, lines in enumerate(hostile):
             with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
-                connection.sendall(b"GET /work/%d HTTP/1.1\r\nHost: a\r\nConnection: close\r\n" % number)
+                connection.sendall(b"GET /batch/%d HTTP/1.1\r\nHost: a\r\nConnection: close\r\n" % number)
                 connection.sendall(lines + b"\r\n\r\n")
                 assert connection.recv(65536).startswith(b"HTTP/1.1 200"), lines[:60]
     served = [span for span in otlp_receiver.spans() if span["kind"] == SERVER]

@@ -30,7 +30,7 @@ def make_app(lifespan: Any = None) -> FastAPI:
     if lifespan is not None:
         made.router.lifespan_context = lifespan  # FastAPI takes it as an argument since 0.93 only
 
-    @made.get("/work/{number}")
+    @made.get("/batch/{number}")
     async def work(number: int) -> dict[str, int]:
         with managed_span("work", "work", number=number):
             return {"pid": os.getpid()}
@@ -139,7 +139,7 @@ def pickled(path: str) -> None:
     copyreg.pickle(State, lambda state: (State, (state._state,)))  # as Ray does: Starlette's own does not come back
     made = FastAPI()
 
-    @made.get("/work/{number}", response_model=None)
+    @made.get("/batch/{number}", response_model=None)
     async def work(number) -> Any:  # type: ignore[no-untyped-def]
         return {"number": number}
 
