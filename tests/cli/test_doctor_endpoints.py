@@ -331,18 +331,19 @@ def test_a_working_directory_that_is_gone(tmp_path: Path) -> None:
     """The file exporter's default name is relative: it says that, and what to set; an absolute name needs no folder."""
     gone = tmp_path / "gone"
     gone.mkdir()
-    # The installed command has no '' in sys.path either, over which Python 3.13.0 fails in a folder that is gone.
-    start = (
-        f"import os, sys; sys.path.remove(''); os.chdir({str(gone)!r}); os.rmdir({str(gone)!r}); "
-        "from nemo_lens.sdk.cli import main; sys.exit(main())"
+    # A script, as the installed command is one: with -c, Python 3.13.0 fails by itself in a folder that is gone.
+    script = tmp_path / "start.py"
+    script.write_text(
+        f"import os, sys\nos.chdir({str(gone)!r})\nos.rmdir({str(gone)!r})\n"
+        "from nemo_lens.sdk.cli import main\nsys.exit(main())\n"
     )
-    run = doctor(python=("-c", start), NEMO_LENS_EXPORTER="file")
+    run = doctor(python=(str(script),), NEMO_LENS_EXPORTER="file")
     assert (run.code, run.outcomes()) == (1, all_of("bad_setting"))
     message = run.finding("bad_setting")["message"]
     assert "working directory is gone" in message
     assert "NEMO_LENS_FILE_PATH" in message
     gone.mkdir()
-    run = doctor(python=("-c", start), NEMO_LENS_EXPORTER="file", NEMO_LENS_FILE_PATH=f"{tmp_path}/{{signal}}.jsonl")
+    run = doctor(python=(str(script),), NEMO_LENS_EXPORTER="file", NEMO_LENS_FILE_PATH=f"{tmp_path}/{{signal}}.jsonl")
     assert (run.code, run.outcomes()) == (0, all_of("writable"))
 
 
