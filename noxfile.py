@@ -47,7 +47,7 @@ PROCESS_COMBINATIONS = (("3.10", "floor"), ("3.11", "newest"), ("3.13", "newest"
 
 @nox.session(python=False)
 def tests(session: nox.Session) -> None:
-    """Run everything: what CI runs, on the interpreters that are here. About 10 minutes on two cores."""
+    """Run everything: what CI runs, on the interpreters that are here. About 16 minutes on two cores."""
     shutil.rmtree(REPORTS, ignore_errors=True)
     REPORTS.mkdir(parents=True)
     _prepare_collector()
