@@ -7,6 +7,7 @@ import os
 from nemo_lens.api._diagnostics import warn_once
 
 DEFAULT_TEXT_LIMIT = 8192
+NO_TEXT_LIMIT = 2**62  # for resources, which the limit of attribute values exempts
 LIMIT_VARIABLE = "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT"
 
 # Characters a string may have; -1 until it has been read, so that no string passes a check against it before.

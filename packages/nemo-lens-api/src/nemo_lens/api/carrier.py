@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from urllib.parse import quote, unquote
 
 from nemo_lens.api._diagnostics import warn_once
-from nemo_lens.api._text import clean_str
+from nemo_lens.api._text import NO_TEXT_LIMIT, clean_str
 from nemo_lens.api._values import INT64_MAX, INT64_MIN, UnusableValueError, clean_value, type_name
 from nemo_lens.api.semconv import NV_DL_RANK, NV_DL_WORLD_SIZE, RESOURCE_FIELDS
 
@@ -32,9 +32,6 @@ _INTEGER = re.compile(r"([+-]?)0*([0-9]{1,19})")
 
 # More may be encoded than must be: it spares shells, and readers that take '+' for a blank, surprises.
 _LEFT_AS_IS = "/:@"
-
-# The limit of attribute values exempts resources, as the OpenTelemetry specification says.
-_NO_LIMIT = 2**62
 
 
 def parse_otel_resource_attributes(text: str | None) -> dict[str, str | int]:
@@ -216,7 +213,7 @@ def _decoded(pair: str) -> tuple[str, str | int]:
         raise ValueError("its key is no UTF-8") from None
     if not key.strip():
         raise ValueError("its key is blank")
-    value = clean_str(unquote(encoded_value), _NO_LIMIT)
+    value = clean_str(unquote(encoded_value), NO_TEXT_LIMIT)
     return key, _restored(key, value) if RESOURCE_FIELDS.get(key) is int else value
 
 
@@ -244,11 +241,11 @@ def _checked(key: Any, value: object) -> tuple[str, Scalar | None, str | None]:
     """Return the key as a str, the value as it can be carried (None for None) and what is wrong with the two."""
     if not issubclass(type(key), str):
         return f"<{type_name(key)}>", None, "a key must be a str"
-    name = clean_str(str.__str__(key), _NO_LIMIT)
+    name = clean_str(str.__str__(key), NO_TEXT_LIMIT)
     if not name.strip():
         return name, None, "a key must not be blank"
     try:
-        usable = clean_value(name, value, _NO_LIMIT)
+        usable = clean_value(name, value, NO_TEXT_LIMIT)
     except UnusableValueError as reason:
         return name, None, str(reason)
     except Exception as fault:  # noqa: BLE001 - an item() or a time zone that fails

@@ -160,6 +160,12 @@ class NemoLensConfig:
         return "default" if value == getattr(type(self), field) else "code"
 
 
+def sdk_disabled(environ: Mapping[str, str] | None = None) -> bool:
+    """Return whether ``OTEL_SDK_DISABLED`` switches all telemetry off: ``true`` in any case, nothing else."""
+    variables = os.environ if environ is None else environ
+    return variables.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
+
+
 def _warn_of_unknown(variables: Mapping[str, str], prefixes: tuple[str, ...], known: tuple[str, ...]) -> None:
     for name in sorted(variables):
         # NEMO_LENS_ENABLED is no misspelt variable of the prefix NEMO: the longest prefix owns the name.

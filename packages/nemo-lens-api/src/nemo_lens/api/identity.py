@@ -7,7 +7,7 @@ from pathlib import Path
 from uuid import NAMESPACE_URL, uuid5
 
 from nemo_lens.api._diagnostics import warn_once
-from nemo_lens.api._text import clean_str
+from nemo_lens.api._text import NO_TEXT_LIMIT, clean_str
 from nemo_lens.api.carrier import VARIABLE as CARRIER_VARIABLE
 from nemo_lens.api.carrier import get_otel_resource_attributes
 from nemo_lens.api.semconv import NEMO_RUN_ID
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 RUN_ID_VARIABLE = "NEMO_LENS_RUN_ID"
-
-_NO_LIMIT = 2**62  # the limit of attribute values exempts resources
 
 # Made when this module is loaded, so that whatever is forked from this process has it too.
 _RANDOM_RUN_ID = os.urandom(6).hex()
@@ -51,15 +49,15 @@ def find_run_id(run_id: str = "", environ: Mapping[str, str] | None = None) -> t
     env = os.environ if environ is None else environ
     candidates = {
         "code": _clean(run_id or ""),
-        RUN_ID_VARIABLE: _value(env, RUN_ID_VARIABLE),
+        RUN_ID_VARIABLE: variable_text(env, RUN_ID_VARIABLE),
         CARRIER_VARIABLE: str(get_otel_resource_attributes(env).get(NEMO_RUN_ID, "")).strip(),
-        "SLURM_JOB_ID": _value(env, "SLURM_JOB_ID"),
+        "SLURM_JOB_ID": variable_text(env, "SLURM_JOB_ID"),
         "TORCHELASTIC_RUN_ID": _torchelastic_run_id(env),
     }
     for source, found in candidates.items():
         if found:
             return found, source
-    world_size = _value(env, "WORLD_SIZE")
+    world_size = variable_text(env, "WORLD_SIZE")
     if world_size.isascii() and world_size.isdigit() and world_size.lstrip("0") not in ("", "1"):
         warn_once(
             "random run id",
@@ -98,12 +96,12 @@ def derive_run_uuid(environ: Mapping[str, str] | None = None, *, run_id: str | N
         The UUID; None outside SLURM without a run id.
     """
     env = os.environ if environ is None else environ
-    elastic = _value(env, "TORCHELASTIC_RESTART_COUNT")
+    elastic = variable_text(env, "TORCHELASTIC_RESTART_COUNT")
     job = _job_key(env)
     if job:
         parts = ["nemo.lens.run", _cluster(env), job]
-        if not _value(env, "SLURM_ARRAY_JOB_ID"):
-            parts.append(f"sr{_value(env, 'SLURM_RESTART_COUNT') or 0}")
+        if not variable_text(env, "SLURM_ARRAY_JOB_ID"):
+            parts.append(f"sr{variable_text(env, 'SLURM_RESTART_COUNT') or 0}")
         if elastic:
             parts.append(f"te{elastic}")
         return _uuid("/".join(parts))
@@ -133,27 +131,28 @@ def linux_process_create_time(pid: int | None = None) -> float | None:
         return None
 
 
-def _value(env: Mapping[str, str], name: str) -> str:
+def variable_text(env: Mapping[str, str], name: str) -> str:
+    """Return what a variable holds, without blanks around it and as UTF-8; empty when it is not set."""
     return _clean(env.get(name, ""))
 
 
 def _clean(text: str) -> str:
     # Bytes that are no UTF-8 arrive as lone surrogates, which neither a UUID nor an exporter can encode.
-    return clean_str(text.strip(), _NO_LIMIT)
+    return clean_str(text.strip(), NO_TEXT_LIMIT)
 
 
 def _torchelastic_run_id(env: Mapping[str, str]) -> str:
     # "none" is torchrun's own default, the same for every run.
-    run_id = _value(env, "TORCHELASTIC_RUN_ID")
+    run_id = variable_text(env, "TORCHELASTIC_RUN_ID")
     return "" if run_id.lower() == "none" else run_id
 
 
 def _cluster(env: Mapping[str, str]) -> str:
-    return _value(env, "SLURM_CLUSTER_NAME") or "nocluster"
+    return variable_text(env, "SLURM_CLUSTER_NAME") or "nocluster"
 
 
 def _job_key(env: Mapping[str, str]) -> str:
-    return _value(env, "SLURM_ARRAY_JOB_ID") or _value(env, "SLURM_JOB_ID")
+    return variable_text(env, "SLURM_ARRAY_JOB_ID") or variable_text(env, "SLURM_JOB_ID")
 
 
 def _uuid(name: str) -> str:

@@ -7,7 +7,7 @@ import os
 from nemo_lens.api import _discovery, state
 from nemo_lens.api import backend as _cell
 from nemo_lens.api._diagnostics import debug_once, logger, nearest, warn
-from nemo_lens.api.config import NemoLensConfig
+from nemo_lens.api.config import NemoLensConfig, sdk_disabled
 from nemo_lens.api.fallbacks import NULL_HANDLE
 from nemo_lens.api.groups import SpanRegistry, register_provisional
 
@@ -59,7 +59,7 @@ def setup_telemetry(
     if config is None:
         config = NemoLensConfig.from_env()
     config.validate()
-    if not config.enabled or os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+    if not config.enabled or sdk_disabled():
         if _is_live():
             logger().info("telemetry is on in this process; a disabled set-up leaves it as it is")
         else:

@@ -20,6 +20,7 @@ from nemo_lens.api.fallbacks import (
     unpack_carrier,
 )
 from nemo_lens.contrib._requirement import require
+from nemo_lens.contrib._reversible import undone_by
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,6 +33,11 @@ CONTEXT_BYTES = CARRIER_BLOCK_BYTES
 _FEWEST_BYTES = 128
 
 
+def _uninstrument() -> None:
+    """Do nothing: nothing was patched."""
+
+
+@undone_by(_uninstrument)
 def instrument_nccl() -> ModuleType:
     """Check that torch is there and return this module, whose functions are the integration.
 
@@ -43,13 +49,6 @@ def instrument_nccl() -> ModuleType:
     """
     require("torch.distributed", "nccl")
     return sys.modules[__name__]
-
-
-def _uninstrument() -> None:
-    """Do nothing: nothing was patched."""
-
-
-instrument_nccl.uninstrument = _uninstrument  # type: ignore[attr-defined]
 
 
 def serialize_context(context: Any = None, size: int = CONTEXT_BYTES, *, group: Any = None) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -107,7 +106,7 @@ def _constant(value: Any) -> Callable[[], Any]:
 
 def _warn_of_grpc_fork_support(*exporting: PerProcessExporter | None) -> None:
     over_grpc = any(exporter is not None and exporter.plan.transport == "grpc" for exporter in exporting)
-    if over_grpc and os.environ.get("GRPC_ENABLE_FORK_SUPPORT", "").strip().lower() in {"1", "true", "yes"}:
+    if over_grpc and settings.grpc_fork_support():
         warn_once(
             "grpc fork support",
             "GRPC_ENABLE_FORK_SUPPORT is set, with which gRPC can hang forked processes: unset it, "

@@ -109,6 +109,12 @@ def exemplar_filter() -> str:
     return name
 
 
+def grpc_fork_support(environ: Mapping[str, str] | None = None) -> bool:
+    """Return whether ``GRPC_ENABLE_FORK_SUPPORT`` is on, with which gRPC can hang forked processes."""
+    variables = os.environ if environ is None else environ
+    return variables.get("GRPC_ENABLE_FORK_SUPPORT", "").strip().lower() in {"1", "true", "yes"}
+
+
 def validate_sampler_and_limits() -> None:
     """Check what the OpenTelemetry SDK itself reads, and would only log about.
 

@@ -8,6 +8,7 @@ from typing import Any
 from nemo_lens.api import NemoLensConfig
 from nemo_lens.api._diagnostics import warn
 from nemo_lens.contrib._requirement import require
+from nemo_lens.contrib._reversible import undone_by
 from nemo_lens.contrib.ray._runtime_env import check_config, ray_runtime_env, worker_config
 
 # Ray's own ray.init and ours in its place; None while the integration is off.
@@ -15,6 +16,17 @@ _patched: tuple[Any, Any] | None = None
 _config: NemoLensConfig | None = None
 
 
+def uninstrument_ray() -> None:
+    """Put Ray's own ``ray.init`` back; workers that are set up stay so."""
+    global _patched, _config
+    if _patched is not None:
+        ray: Any = require("ray", "ray")
+        if ray.init is _patched[1]:
+            ray.init = _patched[0]
+    _patched = _config = None
+
+
+@undone_by(uninstrument_ray)
 def instrument_ray(config: NemoLensConfig | None = None) -> None:
     """Have every later ``ray.init`` add ``ray_runtime_env(config)``, so that all workers of the job are set up.
 
@@ -44,19 +56,6 @@ def instrument_ray(config: NemoLensConfig | None = None) -> None:
         ray.init = init
     if ray.is_initialized() and ray.get_runtime_context().worker.mode != ray.WORKER_MODE:
         warn("Ray is initialized already: its workers are not set up. Switch the integration on before ray.init")
-
-
-def uninstrument_ray() -> None:
-    """Put Ray's own ``ray.init`` back; workers that are set up stay so."""
-    global _patched, _config
-    if _patched is not None:
-        ray: Any = require("ray", "ray")
-        if ray.init is _patched[1]:
-            ray.init = _patched[0]
-    _patched = _config = None
-
-
-instrument_ray.uninstrument = uninstrument_ray  # type: ignore[attr-defined]
 
 
 def _with_runtime_env(kwargs: dict[str, Any]) -> dict[str, Any]:

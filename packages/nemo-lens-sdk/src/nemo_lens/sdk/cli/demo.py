@@ -12,6 +12,7 @@ from pathlib import Path
 
 from nemo_lens.api import NemoLensConfig, SpanRegistry
 from nemo_lens.api._diagnostics import nearest
+from nemo_lens.api.config import sdk_disabled
 from nemo_lens.sdk.cli import _demo_run
 from nemo_lens.sdk.cli._terminal import Terminal
 from nemo_lens.sdk.cli.tree import print_trees
@@ -52,7 +53,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the demo; return 1 when it could not run or nothing was recorded."""
-    if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+    if sdk_disabled():
         _complain("OTEL_SDK_DISABLED=true switches all telemetry off: unset it to see the demo")
         return 1
     run_id = uuid.uuid4().hex[:12]

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from nemo_lens.api import NemoLensConfig, emit_span, ensure_run_id, setup_telemetry
 from nemo_lens.api._text import clean_str
 from nemo_lens.api.carrier import get_otel_resource_attributes
+from nemo_lens.api.config import sdk_disabled
 from nemo_lens.api.semconv import NV_DL_ROLE, SERVICE_INSTANCE_ID
 from nemo_lens.sdk.cli._span_specs import InvalidSpecsError, read_span_specs, shown
 from nemo_lens.sdk.cli._terminal import Terminal, printable
@@ -105,7 +106,7 @@ def _config(service: str, timeout_ms: int | None) -> NemoLensConfig:
 
 def _switched_off(config: NemoLensConfig) -> str:
     """Return the setting by which an operator wants no spans at all: that is no failure, and ends no script."""
-    if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+    if sdk_disabled():
         return "OTEL_SDK_DISABLED=true"
     return "" if config.traces_enabled else f"{config.sources['traces_enabled']} is off"
 

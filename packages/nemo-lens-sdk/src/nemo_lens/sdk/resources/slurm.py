@@ -6,9 +6,8 @@ import os
 from collections.abc import Mapping
 
 from nemo_lens.api._diagnostics import debug_once, warn_once
-from nemo_lens.api._text import clean_str
 from nemo_lens.api.carrier import get_otel_resource_attributes, parse_integer
-from nemo_lens.api.identity import derive_job_uuid
+from nemo_lens.api.identity import derive_job_uuid, variable_text
 from nemo_lens.api.semconv import (
     NV_DL_JOB_UUID,
     SLURM_ARRAY_COUNT,
@@ -73,8 +72,6 @@ _OF_A_COMPONENT = frozenset(attribute for attribute, _, _, scope in _VARIABLES i
 # interactive step has 4294967290 in every version.
 _FIRST_RESERVED_STEP = 2**32 - 16
 
-_NO_LIMIT = 2**62  # the limit of attribute values exempts resources
-
 
 def detect_slurm(environ: Mapping[str, str] | None = None) -> dict[str, str | int]:
     """Return the attributes of the SLURM job this process belongs to.
@@ -94,7 +91,7 @@ def detect_slurm(environ: Mapping[str, str] | None = None) -> dict[str, str | in
         for key, value in get_otel_resource_attributes(env).items()
         if is_of_slurm(key) and str(value).strip()
     }
-    own = _text(env, "SLURM_JOB_ID")
+    own = variable_text(env, "SLURM_JOB_ID")
     other = str(inherited.get(SLURM_JOB_ID_RAW, own)).strip()
     if own and other != own and other not in _component_ids(env):
         warn_once(
@@ -118,18 +115,18 @@ def derive_slurm(environ: Mapping[str, str]) -> dict[str, str | int]:
         The attributes; empty without ``SLURM_JOB_ID``. Blank variables count as unset, and an integer that is none
         is left out.
     """
-    if not _text(environ, "SLURM_JOB_ID"):
+    if not variable_text(environ, "SLURM_JOB_ID"):
         return {}
     found: dict[str, str | int] = {}
     for attribute, variables, default, _ in _VARIABLES:
-        text = next(filter(None, (_text(environ, name) for name in variables)), default)
+        text = next(filter(None, (variable_text(environ, name) for name in variables)), default)
         value = parse_integer(text) if SLURM_FIELDS[attribute] is int else text or None
         if value is not None:
             found[attribute] = value
-    array, element = (_text(environ, f"SLURM_ARRAY_{name}") for name in ("JOB_ID", "TASK_ID"))
+    array, element = (variable_text(environ, f"SLURM_ARRAY_{name}") for name in ("JOB_ID", "TASK_ID"))
     if array and element:
         found[SLURM_JOB_ID] = f"{array}_{element}"
-    head_node = _text(environ, "SLURMD_NODENAME")
+    head_node = variable_text(environ, "SLURMD_NODENAME")
     if head_node and not in_task_step(environ):
         found[SLURM_HEAD_NODE_NAME] = head_node
     components = _het_groups(environ, "SLURM_JOB_ID")
@@ -169,7 +166,7 @@ def in_task_step(environ: Mapping[str, str]) -> bool:
         environ: environment to read. A batch script submitted from inside a task looks like a task to SLURM before
             26.05: it has that task's ``SLURM_STEP_ID``.
     """
-    return any(map(_is_of_a_task, (_text(environ, "SLURM_STEP_ID"), _text(environ, "SLURM_STEPID"))))
+    return any(map(_is_of_a_task, (variable_text(environ, "SLURM_STEP_ID"), variable_text(environ, "SLURM_STEPID"))))
 
 
 def _is_of_a_task(step: str) -> bool:
@@ -187,7 +184,7 @@ def _het_group(environ: Mapping[str, str]) -> int | None:
     """
     if not in_task_step(environ):
         return None
-    node = _text(environ, "SLURMD_NODENAME")
+    node = variable_text(environ, "SLURMD_NODENAME")
     try:
         groups = [
             group
@@ -203,7 +200,7 @@ def _het_group(environ: Mapping[str, str]) -> int | None:
 def _component_ids(environ: Mapping[str, str]) -> frozenset[str]:
     """Return the job ids of all components of this heterogeneous job."""
     ids = frozenset(_het_groups(environ, "SLURM_JOB_ID").values())
-    return ids if _text(environ, "SLURM_JOB_ID") in ids else frozenset()
+    return ids if variable_text(environ, "SLURM_JOB_ID") in ids else frozenset()
 
 
 def _het_groups(environ: Mapping[str, str], variable: str) -> dict[int, str]:
@@ -214,10 +211,5 @@ def _het_groups(environ: Mapping[str, str], variable: str) -> dict[int, str]:
         for name in environ
         if name.startswith(prefix)
         and (number := parse_integer(name[len(prefix) :])) is not None
-        and (text := _text(environ, name))
+        and (text := variable_text(environ, name))
     }
-
-
-def _text(environ: Mapping[str, str], name: str) -> str:
-    # Bytes that are no UTF-8 arrive as lone surrogates, which no exporter can encode.
-    return clean_str(environ.get(name, "").strip(), _NO_LIMIT)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from nemo_lens.api._variables import DEFAULT_PREFIX, VARIABLES, checked_prefix
-from nemo_lens.api.config import NemoLensConfig
+from nemo_lens.api.config import NemoLensConfig, sdk_disabled
 from nemo_lens.sdk.cli.doctor import standard_variables
 from nemo_lens.sdk.cli.doctor.findings import PROBLEM, WARNING, Finding
 from nemo_lens.sdk.cli.doctor.overheard import Overheard
@@ -146,7 +146,7 @@ def _switched_off(config: NemoLensConfig, rows: list[Setting], environ: Mapping[
         findings.append(
             Finding(PROBLEM, "telemetry_off", text, f"set {switch}=1, unless the application switches it on in code")
         )
-    if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+    if sdk_disabled(environ):
         text = f"telemetry is off: OTEL_SDK_DISABLED={environ['OTEL_SDK_DISABLED'].strip()}"
         findings.append(Finding(PROBLEM, "telemetry_off", text, "unset OTEL_SDK_DISABLED"))
     if not any(getattr(config, f"{signal}_enabled") for signal in _SIGNALS):

@@ -16,6 +16,7 @@ from nemo_lens.sdk.cli.doctor.targets import Target, proxy_of, target_of
 from nemo_lens.sdk.cli.doctor.verdicts import Verdict
 from nemo_lens.sdk.exporters import ExporterPlan, Signal, file_names, plan_exporter
 from nemo_lens.sdk.exporters.otlp import setting
+from nemo_lens.sdk.settings import grpc_fork_support
 
 _LITTLE_BYTES = 64 * 1024 * 1024
 
@@ -221,7 +222,7 @@ def _finding(way: Way, verdict: Verdict, target: Target | None, probe: Probe, sw
 
 def _fork_support(plans: Mapping[Signal, ExporterPlan], environ: Mapping[str, str]) -> list[Finding]:
     signals = tuple(signal for signal, plan in plans.items() if plan.transport == "grpc")
-    if not signals or environ.get("GRPC_ENABLE_FORK_SUPPORT", "").strip().lower() not in ("1", "true", "yes"):
+    if not signals or not grpc_fork_support(environ):
         return []
     text = "GRPC_ENABLE_FORK_SUPPORT is set, with which gRPC can hang forked processes"
     remedy = "unset it, or set OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf for jobs that fork"

@@ -72,8 +72,8 @@ def look(config: NemoLensConfig, environ: Mapping[str, str], overheard: Overhear
     if run_id_origin == "code":
         run_id_origin = config.sources["run_id"]
     findings: list[Finding] = []
-    detected = dict(detect_each())
-    layers = _layers(config, run_id, findings) or [(f"{name} detection", found) for name, found in detected.items()]
+    layers = _layers(config, run_id, findings) or [(f"{name} detection", found) for name, found in detect_each()]
+    detected = dict(layers)
     rows = {
         key: Attribute(key, shown_attribute(key, value), name) for name, layer in layers for key, value in layer.items()
     }
@@ -89,8 +89,8 @@ def look(config: NemoLensConfig, environ: Mapping[str, str], overheard: Overhear
         run_id_origin=run_id_origin,
         rank=rank.value if rank and isinstance(rank.value, int) else None,
         rank_origin=rank.origin if rank else "",
-        slurm=_shown(detected.get("slurm", {})),
-        kubernetes=_shown(detected.get("kubernetes", {})),
+        slurm=_shown(detected.get("slurm detection", {})),
+        kubernetes=_shown(detected.get("kubernetes detection", {})),
         attributes=[rows[key] for key in sorted(rows)],
         findings=findings,
     )
