@@ -21,8 +21,11 @@ from support.otlp_decode import Record
 from support.written import Written
 
 PROGRAMS = Path(__file__).parent / "programs"
-# A cluster of the program's own, and nothing sent to Ray's makers.
+# A cluster of the program's own, and nothing sent to Ray's makers. Ray Client's server starts a process for each
+# connection, and gRPC, whose fork handlers are on unless they are switched off, crashes some of them before they run
+# ("Starting Ray client server failed", an empty log, and a segmentation fault of `event_engine` in the kernel's log).
 _ENVIRON = {
+    "GRPC_ENABLE_FORK_SUPPORT": "0",
     "RAY_ADDRESS": "local",
     "RAY_AUTH_MODE": "disabled",
     "RAY_USAGE_STATS_ENABLED": "0",

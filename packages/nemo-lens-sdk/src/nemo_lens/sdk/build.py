@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from opentelemetry.sdk.metrics.export import MetricExporter
+
 from nemo_lens.api._diagnostics import warn, warn_once
 from nemo_lens.api.config import NemoLensConfig
 from nemo_lens.api.identity import derive_run_uuid, ensure_run_id
@@ -34,7 +36,7 @@ def build_handle(
         config: the settings.
         resource_attributes: the caller's.
         span_exporter: an exporter to use instead of the configured one, shared with forked children as it is.
-        metric_reader: a reader to use instead of ours.
+        metric_reader: a reader to use instead of ours; an exporter, as tests give, goes behind ours.
         log_exporter: like ``span_exporter``.
         version: version for the instrumentation scopes.
 
@@ -62,7 +64,8 @@ def build_handle(
     _warn_of_grpc_fork_support(span_exporting, metric_exporting, log_exporting)
 
     traces = providers.prepare_traces(resource) if span_exporting else None
-    metrics = providers.prepare_metrics(resource, metric_reader) if metric_exporting else None
+    reader = None if isinstance(metric_reader, MetricExporter) else metric_reader
+    metrics = providers.prepare_metrics(resource, reader) if metric_exporting else None
     logs = providers.prepare_logs(resource) if log_exporting else None
     spans_out = OutgoingSpans(resource if traces is not None and traces.owned else None)
     logs_out = OutgoingLogs(resource if logs is not None and logs.owned else None)
@@ -109,6 +112,6 @@ def _warn_of_grpc_fork_support(*exporting: PerProcessExporter | None) -> None:
     if over_grpc and settings.grpc_fork_support():
         warn_once(
             "grpc fork support",
-            "GRPC_ENABLE_FORK_SUPPORT is set, with which gRPC can hang forked processes: unset it, "
+            "GRPC_ENABLE_FORK_SUPPORT is on, with which gRPC can hang forked processes: set it to 0, "
             "or set OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf for jobs that fork",
         )

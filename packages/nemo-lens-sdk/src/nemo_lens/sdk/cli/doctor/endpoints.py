@@ -224,6 +224,6 @@ def _fork_support(plans: Mapping[Signal, ExporterPlan], environ: Mapping[str, st
     signals = tuple(signal for signal, plan in plans.items() if plan.transport == "grpc")
     if not signals or not grpc_fork_support(environ):
         return []
-    text = "GRPC_ENABLE_FORK_SUPPORT is set, with which gRPC can hang forked processes"
-    remedy = "unset it, or set OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf for jobs that fork"
+    text = "GRPC_ENABLE_FORK_SUPPORT is on, with which gRPC can hang forked processes"
+    remedy = "set it to 0, or set OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf for jobs that fork"
     return [Finding(WARNING, "grpc_fork_support", text, remedy, signals)]
