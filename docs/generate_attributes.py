@@ -115,7 +115,13 @@ def _lines() -> Iterator[str]:
         ("name", "type", "what it is"),
         ((f"`{name}`", kind.__name__, DESCRIPTIONS[name]) for name, kind in semconv.SPAN_FIELDS.items()),
     )
-    yield from ("", "## Metrics", "", "Units are those of UCUM.", "")
+    yield from ("", "## Metrics")
+    yield from _paragraph(
+        "Units are those of UCUM. The `gen_ai.*` metrics carry `gen_ai.operation.name`, `gen_ai.provider.name`, "
+        "`gen_ai.request.model` and, for tokens, `gen_ai.token.type`; the others what the caller gives. "
+        "[Metrics](metrics.md) says how they are recorded."
+    )
+    yield ""
     yield from _table(
         ("name", "kind", "unit", "what it is"),
         ((f"`{name}`", kind, f"`{unit}`", DESCRIPTIONS[name]) for name, (kind, unit) in semconv.METRIC_FIELDS.items()),

@@ -28,6 +28,7 @@ from nemo_lens.api.attributes import (
     safe_set_span_attributes,
     text_limit,
 )
+from support.odd_values import Endless, FailingScalar, Hostile, OfHostileType, Real, Row, Whole, tensor
 
 INT64_MAX = 2**63 - 1
 REDACTED = "[REDACTED]"
@@ -61,20 +62,6 @@ class Text(str):
     __repr__ = __len__ = __hash__ = __eq__ = __getitem__ = __iter__ = encode = isascii = __str__  # type: ignore[assignment]
 
 
-class Whole(int):
-    def __int__(self) -> int:
-        raise RuntimeError("user code was called")
-
-    __repr__ = __str__ = __index__ = __le__ = __ge__ = __hash__ = __eq__ = bit_length = __int__  # type: ignore[assignment]
-
-
-class Real(float):
-    def __float__(self) -> float:
-        raise RuntimeError("user code was called")
-
-    __repr__ = __str__ = __hash__ = __eq__ = __float__  # type: ignore[assignment]
-
-
 class Items(list):  # type: ignore[type-arg]
     def __iter__(self) -> Iterator[object]:
         raise RuntimeError("user code was called")
@@ -83,13 +70,6 @@ class Items(list):  # type: ignore[type-arg]
 
 
 Point = namedtuple("Point", ["x", "y"])
-
-
-class Row:
-    """A row of a table of cases, which hides values that must not be touched from pytest."""
-
-    def __init__(self, value: Any, sent: Any = None) -> None:
-        self.value, self.sent = value, sent
 
 
 @pytest.fixture(autouse=True)
@@ -197,56 +177,6 @@ def test_a_sequence_becomes_a_tuple_of_one_type(row: Row) -> None:
     assert result == row.sent
     assert type(result) is tuple
     assert {type(item) for item in result} == {type(item) for item in row.sent}
-
-
-class Hostile:
-    """Everything that can be asked of it raises."""
-
-    def __getattribute__(self, name: str) -> Any:
-        raise RuntimeError("user code was called")
-
-    def __repr__(self) -> str:
-        raise RuntimeError("user code was called")
-
-    __str__ = __repr__
-    __class__ = property(__repr__)
-
-
-class HostileType(type):
-    """A metaclass that raises when its classes are asked anything."""
-
-    def __getattribute__(cls, name: str) -> Any:
-        raise RuntimeError("user code was called")
-
-    def __hash__(cls) -> int:
-        raise RuntimeError("user code was called")
-
-    def __eq__(cls, other: object) -> bool:
-        raise RuntimeError("user code was called")
-
-
-class OfHostileType(metaclass=HostileType):
-    pass
-
-
-class FailingScalar:
-    """Claims to be numpy's, and fails."""
-
-    __module__ = "numpy"
-    ndim = 0
-
-    def item(self) -> object:
-        raise RuntimeError("no item")
-
-
-class Endless:
-    """An array of one object that is itself."""
-
-    __module__ = "numpy"
-    ndim = 0
-
-    def item(self) -> Endless:
-        return self
 
 
 class NoOffset(tzinfo):
@@ -422,22 +352,6 @@ def test_huge_integers_become_text_however_strict_the_interpreter(bits: int) -> 
     assert int(text, 16 if text.startswith("0x") else 10) == (
         2**bits - 1 if len(text) < 8192 else int("0x" + "f" * (8192 - 2), 16)
     )
-
-
-# Stand-ins with the names torch gives its types: what is read of a tensor must not depend on torch being there.
-def tensor(value: float, device: str = "cpu", dimensions: int = 0, kind: str = "Tensor", module: str = "torch") -> Any:
-    def item(self: object) -> float:
-        if device != "cpu":
-            raise AssertionError("a device was synchronised")
-        return value
-
-    body = {
-        "__module__": module,
-        "device": type("device", (), {"type": device}),
-        "dim": lambda self: dimensions,
-        "item": item,
-    }
-    return type(kind, (), body)()
 
 
 def test_a_cpu_tensor_without_dimensions_is_its_number() -> None:

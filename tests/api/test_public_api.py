@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import nemo_lens.api
+from nemo_lens.api import instruments
 
 PUBLIC_NAMES = [
     "DEFAULT_REDACT_KEYS",
@@ -51,6 +52,18 @@ PUBLIC_NAMES = [
     "span_cm",
     "trace_fn",
     "uninstrument",
+]
+INSTRUMENT_NAMES = [
+    "MetricSpec",
+    "create_metric_instruments",
+    "record_gym_metrics",
+    "record_inference_metrics",
+    "record_metrics",
+    "record_rl_metrics",
+    "record_training_metrics",
+    "register_metric_group",
+    "registered_metric_groups",
+    "unregister_metric_group",
 ]
 MODULE_LIMIT = 25  # modules added to a bare interpreter; the target is 20
 TOUCH = "import nemo_lens.api as a; a.managed_span, a.trace_fn, a.SpanRegistry, a.is_span_group_enabled"
@@ -138,6 +151,17 @@ def test_the_names_are_frozen() -> None:
     assert nemo_lens.api.__all__ == sorted(nemo_lens.api.__all__)
 
 
+def test_the_names_of_the_instruments_are_frozen() -> None:
+    """They live in a package of their own, so that nobody pays for metrics who records none."""
+    assert list(instruments.__all__) == INSTRUMENT_NAMES
+    for name in INSTRUMENT_NAMES:
+        assert getattr(instruments, name) is not None
+        assert name in dir(instruments)
+        assert name not in nemo_lens.api.__all__
+    with pytest.raises(AttributeError, match=r"'nemo_lens\.api\.instruments' has no attribute 'record_metric'"):
+        instruments.record_metric  # type: ignore[attr-defined] # noqa: B018
+
+
 def test_every_name_resolves_and_is_listed() -> None:
     """Each name can be had, ``dir`` shows it, and anything else is an AttributeError that names it."""
     for name in PUBLIC_NAMES:
@@ -149,8 +173,8 @@ def test_every_name_resolves_and_is_listed() -> None:
 
 def test_every_name_is_documented() -> None:
     """Each public function and class has a docstring of its own."""
-    for name in PUBLIC_NAMES:
-        value = getattr(nemo_lens.api, name)
+    public = [(name, getattr(nemo_lens.api, name)) for name in PUBLIC_NAMES]
+    for name, value in public + [(name, getattr(instruments, name)) for name in INSTRUMENT_NAMES]:
         if callable(value):
             assert value.__doc__, name
             assert value.__doc__.strip().splitlines()[0].endswith("."), name
@@ -206,6 +230,24 @@ print(*sorted(set(sys.modules) - bare))
         "opentelemetry",
     }
     assert not added & unwanted
+
+
+def test_importing_the_instruments_loads_no_third_party(site: Site) -> None:
+    """The API alone loads nothing of them; they load the standard library alone, and work where nothing else is."""
+    done = site.run(
+        f"""
+import site, sys; bare = set(sys.modules)
+{TOUCH}
+assert not [name for name in sys.modules if name.startswith("nemo_lens.api.instruments")]
+from nemo_lens.api.instruments import *
+record_training_metrics(a.get_meter("m"), loss=1, attributes={{"split": "train"}})
+record_inference_metrics(a.get_meter("m"), input_tokens=1, model="m")
+print(*sorted(set(sys.modules) - bare))
+"""
+    )
+    foreign = {name.partition(".")[0] for name in done.stdout.split()} - {*sys.stdlib_module_names, "nemo_lens"}
+    assert not foreign
+    assert not {"decimal", "fractions", "numpy", "asyncio"} & set(done.stdout.split())
 
 
 def test_importing_touches_nothing_global(site: Site) -> None:

@@ -43,15 +43,19 @@ gen_ai.provider.name gen_ai.request.model gen_ai.token.type
 """
 METRICS = {
     ("histogram", "s"): """gen_ai.server.request.duration gen_ai.server.time_to_first_token
-        gen_ai.server.time_per_output_token""",
+        gen_ai.server.time_per_output_token dl.training.step.duration""",
     ("histogram", "{token}"): "gen_ai.client.token.usage",
     ("histogram", "ms"): """rl.generation.duration_ms rl.rollout.duration_ms gym.server.request_duration_ms
         gym.rollout.duration_ms gym.verify.duration_ms""",
     ("gauge", "1"): """rl.reward.mean rl.kl_divergence rl.policy_loss rl.value_loss rl.entropy rl.grad_norm
-        rl.learning_rate gym.verify.success_rate""",
+        rl.learning_rate gym.verify.success_rate dl.training.loss dl.training.learning_rate dl.training.grad_norm""",
     ("gauge", "{token}"): "rl.response_length.mean",
-    ("gauge", "{token}/s"): "rl.throughput.tokens_per_sec",
+    ("gauge", "{token}/s"): "rl.throughput.tokens_per_sec dl.training.throughput.tokens_per_sec",
+    ("gauge", "{sample}/s"): "dl.training.throughput.samples_per_sec",
+    ("gauge", "{TFLOP}/s"): "dl.training.throughput.tflops",
     ("gauge", "{server}"): "gym.servers.active",
+    ("gauge", "By"): "dl.training.memory.allocated",
+    ("counter", "{iteration}"): "dl.training.skipped_iterations",
 }
 
 MODULES = (resource, slurm, span, metrics)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, MutableMapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 from typing_extensions import assert_type
@@ -46,6 +48,18 @@ from nemo_lens.api import (
     uninstrument,
 )
 from nemo_lens.api.backend import Backend, NoopBackend
+from nemo_lens.api.instruments import (
+    MetricSpec,
+    create_metric_instruments,
+    record_gym_metrics,
+    record_inference_metrics,
+    record_metrics,
+    record_rl_metrics,
+    record_training_metrics,
+    register_metric_group,
+    registered_metric_groups,
+    unregister_metric_group,
+)
 
 # ---- lifecycle
 
@@ -162,3 +176,31 @@ redact_value("api_key", "x")
 safe_set_span_attributes(None, {"k": object()}, redact_keys=DEFAULT_REDACT_KEYS)
 assert_type(ensure_run_id("", {"SLURM_JOB_ID": "7"}), str)
 assert_type(linux_process_create_time(), float | None)
+
+# ---- metrics
+
+spec = MetricSpec("loss", "my.loss", kind="histogram", unit="1", description="how wrong", buckets=(0.5, 1))
+MetricSpec("free", "my.free", "observable_gauge", callback=lambda: [(1.5, {"gpu": 0})])
+MetricSpec("loss")  # type: ignore[call-arg]
+MetricSpec("loss", "my.loss", buckets="1, 2")  # type: ignore[arg-type]
+MetricSpec("free", "my.free", "observable_gauge", callback=1.5)  # type: ignore[arg-type]
+spec.name = "other"  # type: ignore[misc]
+register_metric_group("mine", [spec], allow_override=True)
+register_metric_group("mine", ["my.loss"])  # type: ignore[list-item]
+register_metric_group("mine", [spec], True)  # type: ignore[call-arg]
+unregister_metric_group("mine")
+assert_type(registered_metric_groups(), dict[str, tuple[MetricSpec, ...]])
+record_metrics(handle.meter, "mine", {"loss": 1}, attributes={"split": "train"}, steps=Decimal(2), meter=3, group=4)
+record_metrics(handle.meter, "mine", values=5)
+record_metrics(handle.meter)  # type: ignore[call-arg]
+record_metrics(handle.meter, group="mine")  # type: ignore[call-arg]
+record_metrics(handle.meter, "mine", [1])  # type: ignore[arg-type]
+assert_type(create_metric_instruments(handle.meter, "mine"), dict[str, Any])
+record_training_metrics(handle.meter, loss=0.5, skipped_iterations=1, attributes={"split": "train"})
+record_training_metrics(handle.meter, loss="0.5")  # type: ignore[arg-type]
+record_training_metrics(handle.meter, lsos=0.5)  # type: ignore[call-arg]
+record_training_metrics(handle.meter, 0.5)  # type: ignore[call-arg]
+record_rl_metrics(handle.meter, reward_mean=Fraction(1, 2), kl_divergence=None)
+record_gym_metrics(handle.meter, active_servers=3)
+record_inference_metrics(handle.meter, request_duration_s=0.5, model="m", input_tokens=3, provider_name=None)
+record_inference_metrics(handle.meter, model=3)  # type: ignore[arg-type]

@@ -90,27 +90,29 @@ class ProxyMeter:
         return ProxyInstrument(self._scope, "create_gauge", (name, *args), kwargs)
 
     def create_observable_counter(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        """Register the callbacks as soon as there is a backend."""
+        """Register the callbacks, as soon as there is a backend."""
         return self._observable("create_observable_counter", (name, *args), kwargs)
 
     def create_observable_up_down_counter(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        """Register the callbacks as soon as there is a backend."""
+        """Register the callbacks, as soon as there is a backend."""
         return self._observable("create_observable_up_down_counter", (name, *args), kwargs)
 
     def create_observable_gauge(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        """Register the callbacks as soon as there is a backend."""
+        """Register the callbacks, as soon as there is a backend."""
         return self._observable("create_observable_gauge", (name, *args), kwargs)
 
     def _observable(self, create: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         proxy = ProxyInstrument(self._scope, create, args, kwargs)
         _cell.on_install(proxy.resolve)
+        # The meter may have been asked for before there was a backend, and the instrument after.
+        proxy.resolve(_cell.current)
         return proxy
 
 
 class ProxyInstrument:
-    """One instrument, made on a backend's meter when that backend is first seen."""
+    """One instrument, made on the backend's meter of each run when that run is first seen."""
 
-    __slots__ = ("_args", "_backend", "_create", "_kwargs", "_real", "_scope")
+    __slots__ = ("_args", "_create", "_generation", "_kwargs", "_real", "_scope")
 
     def __init__(
         self, scope: tuple[str, str | None], create: str, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -119,12 +121,14 @@ class ProxyInstrument:
         self._create = create
         self._args = args
         self._kwargs = kwargs
-        self._backend: Backend = _cell.NOOP_BACKEND
+        self._generation = 0
         self._real: Any = NULL_INSTRUMENT
 
     def resolve(self, backend: Backend) -> Any:
         """Return the instrument on ``backend``, making it the first time."""
-        if backend is not self._backend and backend is not _cell.NOOP_BACKEND:
+        # A later run may have another meter provider; on the same one, the meter returns the same instrument.
+        if self._generation != _cell.generation and backend is not _cell.NOOP_BACKEND:
+            generation = _cell.generation
             try:
                 meter = backend.get_meter(*self._scope)
                 self._real = getattr(meter, self._create)(*self._args, **self._kwargs)
@@ -136,7 +140,7 @@ class ProxyInstrument:
                     fault,
                     exc_info=True,
                 )
-            self._backend = backend
+            self._generation = generation
         return self._real
 
     def add(self, *args: Any, **kwargs: Any) -> None:

@@ -50,7 +50,19 @@ _name_of = type.__dict__["__name__"].__get__
 
 
 class UnusableValueError(Exception):
-    """A value that cannot be an attribute; the message says why."""
+    """A value that cannot be sent; the message says why."""
+
+
+class OnDeviceError(UnusableValueError):
+    """A tensor on a device, which is not read."""
+
+    hint = (
+        "its tensor is on a device, and reading it would make the job wait for that device; read it where the job "
+        "waits anyway and pass the number"
+    )
+
+    def __init__(self) -> None:
+        super().__init__("a tensor on a device is not read")
 
 
 def clean_value(key: str, value: object, longest: int | None = None) -> AttributeValue | None:
@@ -87,8 +99,19 @@ def type_name(value: object) -> str:
     return str.__str__(_name_of(type(value)))
 
 
-def _unwrap(key: str, value: Any) -> Any:
-    """Return what an enum member, a numpy scalar or a tensor of no dimension stands for."""
+def type_module(value: object) -> object:
+    """Return the name of the module that a value's type says it is from; a class may say anything."""
+    return _module_of(type(value))
+
+
+def unwrap(value: Any) -> Any:
+    """Return what an enum member, a numpy scalar or a tensor of no dimension stands for, other values as they are.
+
+    Raises:
+        OnDeviceError: for a tensor that is not in the memory of this process's CPU.
+        UnusableValueError: for an array or tensor with dimensions.
+        Exception: whatever the ``item()`` of a value raises.
+    """
     for _ in range(_MAX_NESTING):
         kind = type(value)
         if kind is str or kind is int or kind is float or kind is bool:
@@ -101,22 +124,26 @@ def _unwrap(key: str, value: Any) -> Any:
             return value
         if module == "numpy":
             if value.ndim:
-                raise UnusableValueError("an array has no place in an attribute")
+                raise UnusableValueError("an array is not one value")
         elif _TENSORS.get(module) == type_name(value):
             if value.device.type != "cpu":
-                warn_once(
-                    "tensor on a device",
-                    "attribute %r is dropped: its tensor is on a device, and reading it would make the job wait for "
-                    "that device; read it where the job waits anyway and pass the number. Said once",
-                    key,
-                )
-                raise UnusableValueError("a tensor on a device is not read")
+                raise OnDeviceError
             if value.dim():
-                raise UnusableValueError("a tensor with dimensions has no place in an attribute")
+                raise UnusableValueError("a tensor with dimensions is not one value")
         else:
             return value
-        value = value.item()
+        item = value.item()
+        # The item() of a longdouble is itself.
+        value = float(value) if type(item) is kind and value.dtype.kind == "f" else item
     raise UnusableValueError("a wrapper inside a wrapper inside a wrapper")
+
+
+def _unwrap(key: str, value: Any) -> Any:
+    try:
+        return unwrap(value)
+    except OnDeviceError:
+        warn_once("tensor on a device", "attribute %r is dropped: %s. Said once", key, OnDeviceError.hint)
+        raise
 
 
 def _plain(key: str, value: Any, longest: int) -> Scalar | None:

@@ -1,4 +1,4 @@
-"""One short description of each attribute and metric, for people; nothing at run time imports it."""
+"""One short description of each attribute and metric: for the reference, and for the instruments of the metrics."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ _METRICS: dict[str, str] = {
     metrics.GENAI_SERVER_REQUEST_DURATION: "time of a request at the server",
     metrics.GENAI_SERVER_TIME_TO_FIRST_TOKEN: "time until the first token",
     metrics.GENAI_SERVER_TIME_PER_OUTPUT_TOKEN: "time per token after the first",
-    metrics.GENAI_CLIENT_TOKEN_USAGE: "tokens of a request, by `gen_ai.token.type`",
+    metrics.GENAI_CLIENT_TOKEN_USAGE: "tokens of a request, by gen_ai.token.type",
     metrics.RL_REWARD_MEAN: "mean reward of a step",
     metrics.RL_KL_DIVERGENCE: "divergence from the reference policy",
     metrics.RL_POLICY_LOSS: "loss of the policy",
@@ -132,6 +132,15 @@ _METRICS: dict[str, str] = {
     metrics.GYM_VERIFY_DURATION_MS: "time to verify a response",
     metrics.GYM_VERIFY_SUCCESS_RATE: "share of responses that were verified",
     metrics.GYM_SERVERS_ACTIVE: "environment servers that answer",
+    metrics.DL_TRAINING_STEP_DURATION: "time of a training step",
+    metrics.DL_TRAINING_LOSS: "loss of a step",
+    metrics.DL_TRAINING_LEARNING_RATE: "learning rate",
+    metrics.DL_TRAINING_GRAD_NORM: "norm of the gradient",
+    metrics.DL_TRAINING_THROUGHPUT_TOKENS_PER_SEC: "tokens a second",
+    metrics.DL_TRAINING_THROUGHPUT_SAMPLES_PER_SEC: "samples a second",
+    metrics.DL_TRAINING_THROUGHPUT_TFLOPS: "floating-point operations a second, in units of 10^12",
+    metrics.DL_TRAINING_MEMORY_ALLOCATED: "device memory that tensors occupy",
+    metrics.DL_TRAINING_SKIPPED_ITERATIONS: "iterations whose update was skipped",
 }
 
 # Name to description, without a full stop.

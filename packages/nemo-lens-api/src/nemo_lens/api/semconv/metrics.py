@@ -25,6 +25,16 @@ GYM_VERIFY_DURATION_MS = "gym.verify.duration_ms"
 GYM_VERIFY_SUCCESS_RATE = "gym.verify.success_rate"
 GYM_SERVERS_ACTIVE = "gym.servers.active"
 
+DL_TRAINING_STEP_DURATION = "dl.training.step.duration"
+DL_TRAINING_LOSS = "dl.training.loss"
+DL_TRAINING_LEARNING_RATE = "dl.training.learning_rate"
+DL_TRAINING_GRAD_NORM = "dl.training.grad_norm"
+DL_TRAINING_THROUGHPUT_TOKENS_PER_SEC = "dl.training.throughput.tokens_per_sec"
+DL_TRAINING_THROUGHPUT_SAMPLES_PER_SEC = "dl.training.throughput.samples_per_sec"
+DL_TRAINING_THROUGHPUT_TFLOPS = "dl.training.throughput.tflops"
+DL_TRAINING_MEMORY_ALLOCATED = "dl.training.memory.allocated"
+DL_TRAINING_SKIPPED_ITERATIONS = "dl.training.skipped_iterations"
+
 # Name to kind and unit (UCUM).
 METRIC_FIELDS: dict[str, tuple[str, str]] = {
     GENAI_SERVER_REQUEST_DURATION: ("histogram", "s"),
@@ -47,4 +57,13 @@ METRIC_FIELDS: dict[str, tuple[str, str]] = {
     GYM_VERIFY_DURATION_MS: ("histogram", "ms"),
     GYM_VERIFY_SUCCESS_RATE: ("gauge", "1"),
     GYM_SERVERS_ACTIVE: ("gauge", "{server}"),
+    DL_TRAINING_STEP_DURATION: ("histogram", "s"),
+    DL_TRAINING_LOSS: ("gauge", "1"),
+    DL_TRAINING_LEARNING_RATE: ("gauge", "1"),
+    DL_TRAINING_GRAD_NORM: ("gauge", "1"),
+    DL_TRAINING_THROUGHPUT_TOKENS_PER_SEC: ("gauge", "{token}/s"),
+    DL_TRAINING_THROUGHPUT_SAMPLES_PER_SEC: ("gauge", "{sample}/s"),
+    DL_TRAINING_THROUGHPUT_TFLOPS: ("gauge", "{TFLOP}/s"),
+    DL_TRAINING_MEMORY_ALLOCATED: ("gauge", "By"),
+    DL_TRAINING_SKIPPED_ITERATIONS: ("counter", "{iteration}"),
 }
