@@ -50,7 +50,7 @@ def tests(session: nox.Session) -> None:
     """Run everything: what CI runs, on the interpreters that are here. About 16 minutes on two cores."""
     shutil.rmtree(REPORTS, ignore_errors=True)
     REPORTS.mkdir(parents=True)
-    _prepare_collector()
+    _prepare_peers()
     for name in (
         "lint",
         *_unit_sessions(),
@@ -129,7 +129,7 @@ def packaging(session: nox.Session) -> None:
 
 @nox.session
 def receivers(session: nox.Session) -> None:
-    """Send all signals to a third party's receivers and to the real OpenTelemetry Collector."""
+    """Send all signals to a third party's receivers, the real Collector and a real metrics database."""
     _install(session, "-e", API, "-e", SDK, *GROUPS["test"], *GROUPS["receivers"])
     _pytest(session, *(session.posargs or ("tests/receivers",)))
 
@@ -185,7 +185,7 @@ def _install_versions(session: nox.Session, opentelemetry: str) -> None:
         session.skip("the lowest OpenTelemetry is resolved by uv: pip install uv")
     else:
         _install(session, "--resolution=lowest-direct", *wheels)
-        _install(session, *wheels, *GROUPS["test"], *GROUPS["web"])
+        _install(session, *wheels, *GROUPS["test"], *GROUPS["web"], *GROUPS["floor_peers"])
 
 
 def _install(session: nox.Session, *what: str) -> None:
@@ -216,10 +216,11 @@ def _unit_sessions() -> list[str]:
     ]
 
 
-def _prepare_collector() -> None:
-    """Start building the Collector now; `receivers` waits for the build that is under way."""
+def _prepare_peers() -> None:
+    """Start making the programs that tests talk to now; `receivers` waits for what is under way."""
     sys.path.insert(0, str(ROOT / "tests"))
-    from support.collector import build_command  # only this session needs the test support
+    from support.peer_programs import PEERS, build_command  # only this session needs the test support
 
-    log = (REPORTS / "collector-build.log").open("wb")
-    subprocess.Popen(build_command(), stdout=log, stderr=log, env=os.environ.copy(), start_new_session=True)
+    for peer in PEERS:
+        log = (REPORTS / f"{peer}-build.log").open("wb")
+        subprocess.Popen(build_command(peer), stdout=log, stderr=log, env=os.environ.copy(), start_new_session=True)

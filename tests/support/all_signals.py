@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from support.otlp_decode import Record
+from support.programs import every_kind, log_lines
 
 SENDER = Path(__file__).parent / "programs" / "send_all_signals.py"
 REMOTE_TRACE, REMOTE_SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -129,10 +130,29 @@ def check_points(sent: Record, points: Sequence[Record]) -> None:
     assert by_name["steps"]["temporality"] == CUMULATIVE
     duration = by_name["step.duration"]
     assert (duration["count"], duration["bounds"], duration["bucket_counts"]) == (3, [1.0, 2.0], [1, 1, 1])
+    check_kinds(sent, points)
+
+
+def check_kinds(sent: Record, points: Sequence[Record]) -> None:
+    """Each kind of metric arrived as its spec says, with each series once, and tied to the span it was recorded in."""
+    for spec in every_kind.SPECS:
+        series = [point for point in points if point["name"] == spec.name]
+        kind, monotonic, expected = every_kind.EXPECTED[spec.name]
+        assert [(point["attributes"], point["value"]) for point in series] == expected, spec.name
+        for point in series:
+            shape = (point["kind"], point["monotonic"], point["unit"], point["metric_description"])
+            assert shape == (kind, monotonic, spec.unit, spec.description)
+            assert point["temporality"] == (0 if kind == "gauge" else CUMULATIVE)
+            tied = {(exemplar["trace_id"], exemplar["span_id"]) for exemplar in point["exemplars"]}
+            assert tied == (set() if spec.is_observable else {(sent["trace_id"], sent["job_id"])}), spec.name
+    (duration,) = [point for point in points if point["name"] == "kinds.step.duration"]
+    assert (duration["count"], duration["bounds"]) == (len(every_kind.DURATIONS_S), list(every_kind.BUCKETS))
+    assert [exemplar["value"] for exemplar in duration["exemplars"]] == list(every_kind.DURATIONS_S)
 
 
 def check_logs(sent: Record, logs: Sequence[Record]) -> None:
-    """The log record arrived once, with body, severity, attributes and the span it was written in."""
+    """Each log record arrived once, with body, severity, attributes and the span it was written in."""
+    check_lines(sent, logs)
     mine = [record for record in logs if record["scope"] == "receivers.log"]
     assert len(mine) == 1
     record = mine[0]
@@ -141,3 +161,22 @@ def check_logs(sent: Record, logs: Sequence[Record]) -> None:
     assert record["attributes"] == {"path": "/ckpt/3"}
     assert (record["trace_id"], record["span_id"]) == (sent["trace_id"], sent["job_id"])
     assert record["time"] == 1_700_000_000_123_456_789
+
+
+def check_lines(sent: Record, logs: Sequence[Record]) -> None:
+    """Each line of ``logging`` arrived once, with its place in the code, fields, exception, and the ids of its span."""
+    lines = {record["body"]: record for record in logs if record["scope"] == log_lines.NAME}
+    assert len([record for record in logs if record["scope"] == log_lines.NAME]) == len(lines)
+    assert lines.keys() == log_lines.EXPECTED.keys()
+    for body, (severity, text, in_span, attributes) in log_lines.EXPECTED.items():
+        record = lines[body]
+        check_resource(sent, record)
+        assert (record["severity"], record["severity_text"]) == (severity, text)
+        ids = (sent["trace_id"], sent["job_id"]) if in_span else ("", "")
+        assert (record["trace_id"], record["span_id"]) == ids
+        found = dict(record["attributes"])
+        assert found.pop("code.file.path") == str(SENDER.parent / "log_lines.py")
+        assert found.pop("code.function.name") in {"log_inside_a_span", "log_outside"}
+        assert found.pop("code.line.number") > 0
+        assert ("raise ValueError" in found.pop("exception.stacktrace", "")) == ("exception.type" in attributes)
+        assert found == attributes

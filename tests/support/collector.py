@@ -1,4 +1,4 @@
-"""The real OpenTelemetry Collector: built once and cached outside the tree, run on free loopback ports.
+"""The real OpenTelemetry Collector, run on free loopback ports.
 
 It forwards what it received as OTLP JSON over HTTP to a small server in the test, which is how a test sees what a
 Collector made of it.
@@ -6,13 +6,8 @@ Collector made of it.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
-import socket
-import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -20,54 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from support.otlp_decode import READERS, Record
-
-_SOURCES = Path(__file__).parent / "otelcol"
-_UNAVAILABLE = 75  # build.sh's exit status for a package that cannot be had
-_START_TIMEOUT_S = 15.0
-_BUILD_TIMEOUT_S = 900.0
-
-
-class CollectorUnavailableError(RuntimeError):
-    """A package that the Collector is built from cannot be had on this machine."""
-
-
-def cached_binary() -> Path:
-    """Return where the Collector of these sources is cached, whether it is there or not."""
-    digest = hashlib.sha256()
-    for source in sorted(_SOURCES.iterdir()):
-        digest.update(source.read_bytes())
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache / "nemo-lens" / f"otelcol-{digest.hexdigest()[:12]}"
-
-
-def build_command() -> list[str]:
-    """Return the command that builds the Collector unless the cache has it; a second one waits for the first."""
-    return [str(_SOURCES / "build.sh"), str(cached_binary())]
-
-
-def collector_binary() -> Path:
-    """Return the Collector's binary, building it when the cache has none.
-
-    Raises:
-        CollectorUnavailableError: A package of the distribution cannot be had.
-        RuntimeError: The build failed for another reason.
-    """
-    binary = cached_binary()
-    if binary.exists():
-        return binary
-    build = subprocess.run(
-        build_command(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=_BUILD_TIMEOUT_S,
-        check=False,
-    )
-    if build.returncode == _UNAVAILABLE:
-        raise CollectorUnavailableError(build.stdout.strip().splitlines()[-1])
-    if build.returncode:
-        raise RuntimeError(f"building the Collector failed:\n{build.stdout[-4000:]}")
-    return binary
+from support.peer_programs import free_port, peer_binary, running_peer, wait_for
 
 
 class Collector:
@@ -100,7 +48,7 @@ class Collector:
 
     def wait_for(self, condition: Callable[[], object], timeout_s: float = 10.0) -> bool:
         """Wait until ``condition`` holds; return whether it did."""
-        return _wait_for(condition, timeout_s)
+        return wait_for(condition, timeout_s)
 
     def clear(self) -> None:
         """Forget what was forwarded so far."""
@@ -120,29 +68,18 @@ def running_collector(folder: Path) -> Iterator[Collector]:
     """Run the Collector with its configuration and log in ``folder``.
 
     Raises:
-        CollectorUnavailableError: It has to be built and a package cannot be had.
+        PeerUnavailableError: It has to be built and a package cannot be had.
     """
-    binary = collector_binary()
+    binary = peer_binary("otelcol")
     replay = _ReplayServer(("127.0.0.1", 0), _ReplayRequest)
     replay.received = []
     threading.Thread(target=replay.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-    grpc_port, http_port = _free_port(), _free_port()
+    grpc_port, http_port = free_port(), free_port()
     config = folder / "collector.json"
     config.write_text(json.dumps(_config(grpc_port, http_port, replay.server_address[1])), encoding="utf-8")
-    log = folder / "collector.log"
     try:
-        with log.open("wb") as output:
-            process = subprocess.Popen([str(binary), "--config", str(config)], stdout=output, stderr=output)
-        try:
-            listening = _wait_for(
-                lambda: process.poll() is not None or all(map(_listens, (grpc_port, http_port))), _START_TIMEOUT_S
-            )
-            if not listening or process.poll() is not None:
-                raise RuntimeError(f"the Collector did not start:\n{log.read_text()[-4000:]}")
+        with running_peer([binary, "--config", config], (grpc_port, http_port), folder / "collector.log"):
             yield Collector(grpc_port, http_port, replay)
-        finally:
-            process.terminate()
-            process.wait(timeout=10)
     finally:
         replay.shutdown()
         replay.server_close()
@@ -188,25 +125,3 @@ class _ReplayRequest(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         """Keep the test's output to the test."""
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def _listens(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.settimeout(0.5)
-        return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-def _wait_for(condition: Callable[[], object], timeout_s: float) -> bool:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True

@@ -104,6 +104,14 @@ def points_of(payload: Mapping[str, Any]) -> Iterator[Record]:
                     "count": int(point.get("count", 0)),
                     "bounds": list(point.get("explicitBounds", ())),
                     "bucket_counts": [int(item) for item in point.get("bucketCounts", ())],
+                    "exemplars": [
+                        {
+                            "trace_id": item.get("traceId", ""),
+                            "span_id": item.get("spanId", ""),
+                            "value": int(item["asInt"]) if "asInt" in item else item.get("asDouble"),
+                        }
+                        for item in point.get("exemplars", ())
+                    ],
                     "start": int(point.get("startTimeUnixNano", 0)),
                     "time": int(point["timeUnixNano"]),
                 }

@@ -9,6 +9,8 @@ import json
 import os
 import sys
 
+from every_kind import record_every_kind
+from log_lines import log_inside_a_span, log_outside
 from opentelemetry import trace
 from opentelemetry._logs import SeverityNumber
 
@@ -65,6 +67,9 @@ def main() -> None:
             attributes={"path": "/ckpt/3"},
             timestamp=STARTED_NS,
         )
+        log_inside_a_span()
+        record_every_kind(handle.meter)
+    log_outside()
     with managed_span("job", "continued", context=REMOTE):
         pass
     emit_span(handle.tracer, "measured", "1700000000.123456789", "1700000002.5", attributes={"source": "launcher"})
