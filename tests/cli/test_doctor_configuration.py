@@ -137,6 +137,18 @@ def test_everything_switched_off() -> None:
     assert set(run.outcomes().values()) == {"off"}
 
 
+def test_records_that_the_root_logger_hides() -> None:
+    """With logs on, a hint says that INFO records may be hidden, and the line that shows them; nothing else changes."""
+    run = doctor(**CONSOLE)
+    hint = run.finding("log_level")
+    line = "logging.getLogger().setLevel(logging.INFO)"
+    assert (run.code, hint["level"], hint["signals"]) == (0, "ok", ["logs"])
+    assert "WARNING" in hint["message"]
+    assert line in hint["remedy"]
+    assert line in run_text(**CONSOLE).stdout
+    assert doctor(**CONSOLE, NEMO_LENS_LOGS_ENABLED="0").findings("log_level") == []
+
+
 def test_headers_that_are_none() -> None:
     """A part without a name is dropped by the exporters: it is counted, not quoted."""
     run = doctor(OTEL_EXPORTER_OTLP_HEADERS="authorization=a,hunter2hunter2", **CONSOLE)

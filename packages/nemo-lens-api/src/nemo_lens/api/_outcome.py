@@ -1,4 +1,4 @@
-"""What an exception leaves on the span it passes through: event, status or the mark of an interruption."""
+"""What an exception has to say, and leaves on the span it passes through: event, status, mark of an interruption."""
 
 from __future__ import annotations
 
@@ -60,23 +60,36 @@ def _message(error: BaseException) -> str:
         return "<no message: its __str__ failed>"
 
 
-def _record(span: Any, error: BaseException) -> None:
+def exception_attributes(error: BaseException) -> dict[str, str]:
+    """Return what the conventions say of an exception, on spans and log records alike, whatever its ``__str__`` does.
+
+    Follows the OpenTelemetry semantic conventions for exceptions: qualified type, message, stack trace.
+    """
     kind = type(error)
-    module = kind.__module__
     try:
         stack = "".join(traceback.format_exception(kind, error, error.__traceback__))
     except Exception:  # noqa: BLE001 - formatting calls user code (__str__, __notes__)
         stack = describe(error)
-    span.add_event(
-        "exception",
-        {
-            "exception.type": kind.__qualname__ if module == "builtins" else f"{module}.{kind.__qualname__}",
-            "exception.message": clean_text(_message(error)),
-            # The end of a stack trace says more than its beginning.
-            "exception.stacktrace": clean_text(stack[-text_limit() :]),
-            "exception.escaped": "True",
-        },
-    )
+    return {
+        "exception.type": type_of(kind),
+        "exception.message": clean_text(_message(error)),
+        "exception.stacktrace": end_of(stack),
+    }
+
+
+def type_of(kind: type) -> str:
+    """Return the qualified name of an exception's type; without its module when that is ``builtins``."""
+    module = kind.__module__
+    return kind.__qualname__ if module == "builtins" else f"{module}.{kind.__qualname__}"
+
+
+def end_of(stack: str) -> str:
+    """Return a stack trace as it is sent: when it is too long, its end, which says more than its beginning."""
+    return clean_text(stack[-text_limit() :])
+
+
+def _record(span: Any, error: BaseException) -> None:
+    span.add_event("exception", {**exception_attributes(error), "exception.escaped": "True"})
 
 
 def _already_recorded(key: tuple[int, int], sequence: int, path: tuple[tuple[int, int], ...]) -> bool:

@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from threading import Lock
 from typing import Any
 
+from opentelemetry import _logs as logs_api
 from opentelemetry.attributes import BoundedAttributes
+from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, Context, attach, set_value
+from opentelemetry.sdk import _logs as logs_sdk
+from opentelemetry.sdk.metrics import (
+    Counter,
+    Histogram,
+    ObservableCounter,
+    ObservableGauge,
+    ObservableUpDownCounter,
+    SimpleFixedSizeExemplarReservoir,
+    UpDownCounter,
+    _Gauge,
+)
+from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+from opentelemetry.sdk.metrics.view import Aggregation, DefaultAggregation
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.trace import Link
 
-from nemo_lens.api._diagnostics import warn_once
+from nemo_lens.api._diagnostics import debug_once, warn_once
 
 # Renamed in 1.39. The old names still import later, as deprecated classes, so the new ones are tried first.
 try:
@@ -26,11 +42,21 @@ __all__ = [
     "InMemoryLogRecordExporter",
     "LogRecordExportResult",
     "LogRecordExporter",
+    "collects_at_shutdown",
+    "emit_log",
     "events_and_links",
+    "feeds",
+    "forget_observables",
+    "is_logging_handler",
+    "is_suppressed",
+    "keep_resource",
+    "known_observables",
     "log_attributes",
     "log_to_json",
     "log_with_resource",
     "restart_metrics",
+    "safe_aggregations",
+    "set_metric_resource",
     "succeeded",
     "suppress_instrumentation",
 ]
@@ -54,9 +80,12 @@ def succeeded(result: Any) -> bool:
 def suppress_instrumentation() -> None:
     """Keep instrumented HTTP and gRPC clients from tracing the exports of the calling thread."""
     # The key has no public name; opentelemetry-instrumentation, which has one, is no dependency.
-    from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, attach, set_value
-
     attach(set_value(_SUPPRESS_INSTRUMENTATION_KEY, True))
+
+
+def is_suppressed(context: Context) -> bool:
+    """Return whether what happens in this context is part of an export, of ours or of an SDK's processor."""
+    return bool(context.get(_SUPPRESS_INSTRUMENTATION_KEY))
 
 
 def events_and_links(span: ReadableSpan) -> tuple[Sequence[Event], Sequence[Link]]:
@@ -78,6 +107,63 @@ def log_attributes(attributes: dict[str, Any]) -> Any:
     return BoundedAttributes(attributes=attributes)
 
 
+def emit_log(logger: Any, fields: dict[str, Any]) -> None:
+    """Emit a log record.
+
+    In 1.38 an SDK logger's ``emit`` enters ``warnings.catch_warnings``: every warning of the application that had been
+    shown once is shown again after each record, and filters set meanwhile in other threads are lost. What it does
+    inside is done here without.
+
+    Args:
+        logger: An OpenTelemetry logger.
+        fields: The keyword arguments of ``Logger.emit``.
+    """
+    if not _WARNS_WHILE_EMITTING or type(logger) is not logs_sdk.Logger:
+        logger.emit(**fields)
+        return
+    limits = _log_limits()
+    attributes = BoundedAttributes(
+        maxlen=limits.max_attributes,
+        attributes=fields["attributes"] or None,
+        immutable=False,
+        max_value_len=limits.max_attribute_length,
+        extended_attributes=True,
+    )
+    sdk: Any = logs_sdk
+    record = sdk.LogRecord.__new__(sdk.LogRecord)
+    logs_api.LogRecord.__init__(record, **{**fields, "attributes": attributes})
+    record.resource = logger.resource
+    data = sdk.LogData.__new__(sdk.LogData)
+    data.log_record, data.instrumentation_scope = record, logger._instrumentation_scope
+    logger._multi_log_record_processor.on_emit(data)
+
+
+# LogData is 1.38's. Its constructor and that of its log record warn of their own deprecation.
+_WARNS_WHILE_EMITTING = hasattr(logs_sdk, "LogData")
+
+
+@lru_cache(maxsize=1)
+def _log_limits() -> Any:
+    return logs_sdk.LogLimits()
+
+
+@lru_cache(maxsize=256)
+def is_logging_handler(kind: Any) -> bool:
+    """Return whether a class is OpenTelemetry's ``LoggingHandler``: the SDK's, or that of the package it moved to."""
+    return any(
+        base.__name__ == "LoggingHandler" and base.__module__.startswith("opentelemetry.") for base in kind.__mro__
+    )
+
+
+def feeds(handler: Any, provider: Any) -> bool:
+    """Return whether an OpenTelemetry ``LoggingHandler`` writes to this logger provider."""
+    target = getattr(handler, "_logger_provider", None)
+    # Made before there was a provider, it holds the API's placeholder, which passes everything on to the global one.
+    if target is None or type(target).__name__ == "ProxyLoggerProvider":
+        target = logs_api.get_logger_provider()
+    return target is provider
+
+
 def log_with_resource(item: Any, resource: Resource | None) -> Any:
     """Return the exported log record with this resource, unchanged for None or when it has it already.
 
@@ -94,31 +180,149 @@ def log_with_resource(item: Any, resource: Resource | None) -> Any:
     return item if item.resource is resource else replace(item, resource=resource)
 
 
-def restart_metrics(provider: Any, reader: Any) -> None:
-    """Give a forked child's meter provider empty aggregations and locks nobody holds.
+def restart_metrics(provider: Any, reader: Any, *, forked: bool) -> None:
+    """Give a meter provider empty aggregations and locks nobody holds, for a forked child or for another run.
 
-    There is no public way: the child would report its parent's sums again, and wait for locks of threads it does not
-    have. When the SDK's internals are not as they are in the supported versions, metrics of the child stay off.
+    There is no public way: a child would report its parent's sums again, and wait for locks of threads it does not
+    have; a later run of the process the sums of the one before, and wait for its last export when that hangs. When the
+    SDK's internals are not as they are in the supported versions, metrics stay off from here on.
 
     Args:
         provider: The SDK's meter provider.
         reader: Its reader.
+        forked: Whether this is a child that has just been forked, so that there are no other threads.
     """
     try:
         consumer = provider._measurement_consumer
         consumer._lock = Lock()
         if hasattr(reader, "_export_lock"):
             reader._export_lock = Lock()
+        # As a whole: another thread may be measuring.
         consumer._reader_storages = {
             known: type(storage)(*_storage_arguments(consumer, known))
             for known, storage in consumer._reader_storages.items()
         }
+        if forked:
+            _forget_half_made(provider, consumer)
     except AttributeError as fault:
         reader._set_collect_callback(lambda *args, **kwargs: None)
-        warn_once("forked metrics", "metrics of this forked process are not exported: %r", fault)
+        of = "of this forked process" if forked else "of this later run"
+        warn_once("restarted metrics", "metrics %s are not exported: %r", of, fault)
+
+
+def known_observables(provider: Any) -> list[Any]:
+    """Return the observable instruments of a meter provider, for tests."""
+    consumer = getattr(provider, "_measurement_consumer", None)
+    return list(getattr(consumer, "_async_instruments", ()))
+
+
+def forget_observables(provider: Any, kept: Sequence[Any]) -> None:
+    """Take all observable instruments but these off a meter provider, for tests.
+
+    There is no public way: a later test would be given the instrument of an earlier one, with that one's callbacks.
+    """
+    surviving = {id(instrument) for instrument in kept}
+    gone = {id(instrument) for instrument in known_observables(provider)} - surviving
+    if not gone:
+        return
+    consumer = provider._measurement_consumer
+    with consumer._lock:
+        consumer._async_instruments = [known for known in consumer._async_instruments if id(known) in surviving]
+    for meter in list(provider._meters.values()):
+        for key, instrument in list(meter._instrument_id_instrument.items()):
+            if id(instrument) in gone:
+                del meter._instrument_id_instrument[key]
+                meter._instrument_ids.pop(key, None)
+
+
+def keep_resource(provider: Any) -> None:
+    """Have a forked child's meter provider leave its resource to ``set_metric_resource``.
+
+    Later versions put a ``service.instance.id`` of their own into it, over the one that says which rank this is.
+    """
+    provider._update_resource = lambda resource: None
+
+
+def set_metric_resource(provider: Any, resource: Resource) -> None:
+    """Put a resource on what a meter provider collects from now on, for which the SDK has no public way."""
+    try:
+        provider._sdk_config.resource = resource
+    except AttributeError as fault:
+        debug_once("metric resource", "metrics keep the resource of the first set-up: %r", fault)
+
+
+def collects_at_shutdown(reader: Any) -> bool:
+    """Return whether shutting the reader down exports a last collection: the SDK's does, in its thread, if it has one.
+
+    It has none when its interval is infinite.
+    """
+    return isinstance(reader, PeriodicExportingMetricReader) and getattr(reader, "_daemon_thread", None) is not None
+
+
+def _forget_half_made(provider: Any, consumer: Any) -> None:
+    """Forget the instruments that another thread was making at the fork: their names would be taken for ever."""
+    made: set[int] = set()
+    for meter in list(provider._meters.values()):
+        instruments = meter._instrument_id_instrument
+        for name in [name for name in meter._instrument_ids if name not in instruments]:
+            del meter._instrument_ids[name]
+        made.update(map(id, instruments.values()))
+    consumer._async_instruments = [known for known in consumer._async_instruments if id(known) in made]
 
 
 def _storage_arguments(consumer: Any, reader: Any) -> tuple[Any, ...]:
     limits = getattr(reader, "_instrument_class_cardinality_limit", None)  # since 1.4x
     common = (consumer._sdk_config, reader._instrument_class_temporality, reader._instrument_class_aggregation)
     return common if limits is None else (*common, limits)
+
+
+def safe_aggregations(preferred: Mapping[type, Aggregation]) -> dict[type, Aggregation]:
+    """Return the aggregations whose exemplars can be collected while another thread measures.
+
+    Those of OpenTelemetry 1.38 have no lock: a measurement, or the collection with all its deltas, can fail then.
+
+    Args:
+        preferred: aggregation by instrument; the SDK's default for those that are not there.
+    """
+    if hasattr(SimpleFixedSizeExemplarReservoir(), "_lock"):
+        return dict(preferred)
+    kinds = (Counter, UpDownCounter, Histogram, _Gauge, ObservableCounter, ObservableUpDownCounter, ObservableGauge)
+    return {kind: _LockedExemplars(preferred.get(kind, DefaultAggregation())) for kind in kinds}
+
+
+class _LockedExemplars(Aggregation):
+    """Makes what another aggregation makes, with a lock around its exemplars."""
+
+    def __init__(self, aggregation: Aggregation) -> None:
+        self._aggregation = aggregation
+
+    def _create_aggregation(
+        self,
+        instrument: Any,
+        attributes: Any,
+        reservoir_factory: Callable[[type], Callable[..., Any]],
+        start_time_unix_nano: int,
+    ) -> Any:
+        def locked(kind: type) -> Callable[..., Any]:
+            build = reservoir_factory(kind)
+            return lambda **options: _LockedReservoir(build(**options))
+
+        return self._aggregation._create_aggregation(instrument, attributes, locked, start_time_unix_nano)
+
+
+class _LockedReservoir:
+    """A reservoir of exemplars that one thread uses at a time."""
+
+    def __init__(self, reservoir: Any) -> None:
+        self._reservoir = reservoir
+        self._lock = Lock()
+
+    def offer(self, *measurement: Any) -> None:
+        """Offer a measurement to be sampled."""
+        with self._lock:
+            self._reservoir.offer(*measurement)
+
+    def collect(self, point_attributes: Any) -> Any:
+        """Return the exemplars and start anew."""
+        with self._lock:
+            return self._reservoir.collect(point_attributes)

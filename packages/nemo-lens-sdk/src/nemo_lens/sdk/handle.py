@@ -17,7 +17,7 @@ from nemo_lens.api import _live, state  # noqa: F401
 from nemo_lens.api._diagnostics import debug_once
 from nemo_lens.api.backend import LENS_SCOPE, NOOP_BACKEND, install_backend
 from nemo_lens.api.fallbacks import NULL_METER, NULL_PROVIDER, NULL_TRACER
-from nemo_lens.sdk import _compat, fork
+from nemo_lens.sdk import _compat, fork, logging_bridge
 from nemo_lens.sdk.context import restore_context
 from nemo_lens.sdk.metric_pipes import CollectPipe, ReaderPipe
 from nemo_lens.sdk.outgoing import Outgoing
@@ -64,14 +64,17 @@ class OtelHandle:
         self.tracer: Any = self.tracer_provider.get_tracer(LENS_SCOPE, version) if traces else NULL_TRACER
         self.meter: Any = self.meter_provider.get_meter(LENS_SCOPE, version) if metrics else NULL_METER
 
-    def open(self, parent: Context | None) -> None:
+    def open(self, parent: Context | None, *, bridge_root: bool = False) -> None:
         """Start the pipes, connect them to the providers, and arrange for the end of the process.
 
         Args:
             parent: context of the parent of root spans. Made current here for the application's own spans in this
                 thread; spans of the API's helpers have it in every thread.
+            bridge_root: whether the records of the root logger are exported until the shutdown.
         """
         _retire_inherited()
+        if self._metrics is not None:
+            self._metrics.begin_run(self._resource)
         for pipe in self._pipes():
             pipe.start()
         if self._traces is not None:
@@ -82,9 +85,10 @@ class OtelHandle:
             and isinstance(self._metric_pipe, CollectPipe)
         ):
             self._metrics.outlet.pipe = self._metric_pipe
-            self._metrics.outlet.resource = self._resource
         if self._logs is not None:
             self._logs.outlet.pipe = self._log_pipe
+        logs_provider = None if self._logs is None else self._logs.provider
+        logging_bridge.connect(self, logs_provider, attach=bridge_root and self._logs is not None)
         if parent is not None and not trace.get_current_span().get_span_context().is_valid:
             self._parent_token = attach(parent)
         fork.register(self)
@@ -117,6 +121,15 @@ class OtelHandle:
     def lost_spans(self) -> int:
         """Return how many ended, sampled spans have not been confirmed by the exporter, or not yet."""
         return 0 if self._span_pipe is None else self._span_pipe.lost()
+
+    def open_spans(self) -> list[str]:
+        """Return the names of the spans that have not ended, in the order they started, for tests."""
+        return [] if self._traces is None else [span.name for span in self._traces.processor.open_spans()]
+
+    def restart_metrics(self) -> None:
+        """Let all sums go on from zero, for tests."""
+        if self._metrics is not None:
+            _compat.restart_metrics(self._metrics.provider, self._metrics.reader, forked=False)
 
     def force_flush(self, timeout_ms: int | None = None) -> bool:
         """Export what is waiting of all signals.
@@ -190,6 +203,13 @@ class OtelHandle:
                 pipe.begin_flush()
         if self._traces is not None:
             self._traces.processor.close_open_spans(reason)
+        logs = self._log_pipe
+        if logs is not None and reason == "exit" and logs.exporter.can_be_made_again:
+            # Functions that were registered with atexit before the set-up still come, and log.
+            logs.linger(deadline)
+        else:
+            # Before the last export begins: what is logged after that would be queued for nobody and counted as lost.
+            self._disconnect_logging()
         answers = [pipe.begin_close() for pipe in self._pipes()]
         if self._traces is not None:
             self._traces.processor.detach()
@@ -201,7 +221,8 @@ class OtelHandle:
 
     def _let_go(self, reason: str) -> None:
         for pipe in self._pipes():
-            pipe.abandon()
+            if not pipe.lingers:
+                pipe.abandon()
         self._disconnect()
         for queue, items in ((self._span_pipe, "spans"), (self._log_pipe, "log records")):
             if queue is not None:
@@ -219,8 +240,14 @@ class OtelHandle:
         outlet = self._metrics.outlet if self._metrics is not None else None
         if outlet is not None and outlet.pipe is self._metric_pipe:
             outlet.pipe = None
+        if self._log_pipe is not None and self._log_pipe.lingers:
+            return
         if self._logs is not None and self._logs.outlet.pipe is self._log_pipe:
             self._logs.outlet.pipe = None
+        self._disconnect_logging()
+
+    def _disconnect_logging(self) -> None:
+        logging_bridge.disconnect(self, owned=self._logs is not None and self._logs.owned)
 
     def _close_quietly(self) -> None:
         self._shutdown("exit", self._timeout_ms)
@@ -260,11 +287,13 @@ class OtelHandle:
 
     def _renew_providers(self) -> None:
         if self._metrics is not None:
-            _compat.restart_metrics(self._metrics.provider, self._metrics.reader)
+            _compat.restart_metrics(self._metrics.provider, self._metrics.reader, forked=True)
             fork.renew_locks(self._metrics.provider)
+            fork.renew_locks(self._metrics.reader)
         if self._traces is not None and self._traces.owned:
             fork.renew_locks(self._traces.provider)
-        if self._logs is not None and self._logs.owned:
+        if self._logs is not None:
+            # A host's, too: every logging call goes through it.
             fork.renew_locks(self._logs.provider)
 
     def _become_child(self) -> None:
@@ -272,8 +301,8 @@ class OtelHandle:
         for outgoing in self._outgoing:
             if outgoing.resource is not None:
                 outgoing.resource = self._resource
-        if self._metrics is not None and self._metrics.outlet is not None:
-            self._metrics.outlet.resource = self._resource
+        if self._metrics is not None:
+            self._metrics.set_resource(self._resource)
         for pipe in self._pipes():
             # Now, because Python 3.12 refuses new threads at exit, and after the metrics: their thread collects.
             pipe.start()

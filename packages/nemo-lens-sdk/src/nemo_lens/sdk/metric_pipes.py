@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader, MetricReader
+
+from nemo_lens.sdk import _compat
 from nemo_lens.sdk.per_process import PerProcessExporter
 from nemo_lens.sdk.pipe import ExportPipe
 
@@ -18,10 +21,18 @@ class CollectPipe(ExportPipe):
         super().__init__("metrics", exporter, interval_s)
 
     def _work(self) -> bool:
+        self.last_export_failed = False
+        self.reader.collect(timeout_millis=self._timeout_ms)
+        return not self.last_export_failed
+
+    def export(self, data: Any, timeout_ms: float) -> Any:
+        """Export one collection; return what the exporter returns, None when there is no exporter in this process.
+
+        Collecting needs no wait before a fork, and may take long where callbacks are slow: a child starts at zero.
+        """
         with self._exporting:
-            self.last_export_failed = False
-            self.reader.collect(timeout_millis=self._timeout_ms)
-            return not self.last_export_failed
+            exporter = self.exporter.get()
+            return None if exporter is None else exporter.export(data, timeout_millis=timeout_ms)
 
 
 class ReaderPipe(ExportPipe):
@@ -34,10 +45,32 @@ class ReaderPipe(ExportPipe):
 
     def _work(self) -> bool:
         with self._exporting:
-            return self.reader.force_flush(timeout_millis=self._timeout_ms) is not False
+            return self._flush()
 
     def _last_work(self) -> bool:
-        # Shutting down collects once more; flushing first would send the last metrics twice.
         with self._exporting:
+            # One that collects when it is shut down would send the last metrics twice.
+            confirmed = _compat.collects_at_shutdown(self.reader) or self._flush()
             self.reader.shutdown(timeout_millis=self._timeout_ms)
-            return True
+            return confirmed
+
+    def _flush(self) -> bool:
+        return is_fetched(self.reader) or self.reader.force_flush(timeout_millis=self._timeout_ms) is not False
+
+
+# The official reader for Prometheus, by module and name: it is no dependency.
+_PROMETHEUS = ("opentelemetry.exporter.prometheus", "PrometheusMetricReader")
+
+
+def is_fetched(reader: Any) -> bool:
+    """Return whether somebody fetches the metrics from the reader, so that it has nothing to flush.
+
+    To flush it is to collect for nobody: the Prometheus reader keeps such a collection and adds it to the next scrape,
+    where each series is then twice, and the one in memory loses it, with all its deltas. A class of the caller's that
+    flushes in a way of its own is left to do so.
+    """
+    if type(reader).force_flush is not MetricReader.force_flush:
+        return False
+    return isinstance(reader, InMemoryMetricReader) or any(
+        (kind.__module__, kind.__name__) == _PROMETHEUS for kind in type(reader).__mro__
+    )

@@ -23,18 +23,17 @@ class MetricOutlet(MetricExporter):
     def export(self, metrics_data: MetricsData, timeout_millis: float = 10_000, **kwargs: Any) -> MetricExportResult:
         """Export one collection with this run's resource; called by the reader in the pipe's thread."""
         pipe = self.pipe
-        exporter = pipe.exporter.get() if pipe is not None else None
-        if pipe is None or exporter is None:
+        if pipe is None:
             return MetricExportResult.FAILURE
+        result = MetricExportResult.FAILURE
         try:
-            metrics_data = mended_metrics(metrics_data, self.resource)
-            result: MetricExportResult = exporter.export(metrics_data, timeout_millis=timeout_millis)
+            result = pipe.export(mended_metrics(metrics_data, self.resource), timeout_millis)
         except Exception as fault:  # noqa: BLE001 - a plug-in's exporter may raise anything
             pipe.report(fault)
-            result = MetricExportResult.FAILURE
         if not _compat.succeeded(result):
             pipe.last_export_failed = True
-        return result
+            return MetricExportResult.FAILURE
+        return MetricExportResult.SUCCESS
 
     def force_flush(self, timeout_millis: float = 10_000) -> bool:
         """Return True: the reader holds nothing back."""

@@ -27,6 +27,11 @@ class PerProcessExporter:
         """Whether there can be no exporter in this process."""
         return _grpc_is_off and self.plan.transport == "grpc"
 
+    @property
+    def can_be_made_again(self) -> bool:
+        """Whether there can be another exporter after ``close``: the caller's own is shut down for good."""
+        return self.plan.transport != "given"
+
     def get(self) -> Any:
         """Return this process's exporter, None when there can be none here."""
         if self.disabled:
@@ -41,7 +46,9 @@ class PerProcessExporter:
     def close(self) -> None:
         """Shut this process's exporter down, when one was built."""
         if self._exporter is not None and self._pid == os.getpid():
-            self._exporter.shutdown()
+            exporter, self._exporter = self._exporter, None
+            self._pid = 0
+            exporter.shutdown()
 
     def after_unsafe_fork(self) -> None:
         """Give gRPC up, for all signals, in a child that was forked in the middle of an export over it."""

@@ -40,6 +40,8 @@ class ExportPipe:
         self._closed = False
         # Set when nobody waits for this pipe any more: give up what cannot be sent at once.
         self._abandoned = False
+        # Until when what comes after the end is still sent; None for not at all.
+        self._lingers_until: float | None = None
         self._reset()
         fork.register(self)
 
@@ -78,6 +80,15 @@ class ExportPipe:
         """Ask for a last export and the end of the thread."""
         return self._ask(closing=True)
 
+    def linger(self, deadline: float) -> None:
+        """Have the thread survive its closing, as the process ends, and send what still comes until ``deadline``."""
+        self._lingers_until = deadline
+
+    @property
+    def lingers(self) -> bool:
+        """Whether what comes after the end is still sent."""
+        return self._lingers_until is not None
+
     def abandon(self) -> None:
         """Leave the thread to itself: nobody waits for it any more."""
         self._closed = self._abandoned = True
@@ -103,7 +114,7 @@ class ExportPipe:
         interval = self._interval_s
         due = time.monotonic() + interval if interval is not None else None
         closing = False
-        while not closing:
+        while not closing or self.lingers:
             request: _Request | None = None
             try:
                 request = take(self._wake, None if due is None else due - time.monotonic())

@@ -78,6 +78,10 @@ class LensSpanProcessor(SynchronousMultiSpanProcessor):
         if not self.owns_provider and span.context is not None and span.context.span_id in self._open:
             self._started_through_lens.add(span.context.span_id)
 
+    def open_spans(self) -> list[Span]:
+        """Return the spans of this process and run that have not ended, in the order they started."""
+        return list(self._open.values())
+
     def close_open_spans(self, reason: str) -> int:
         """End what is still open, innermost first, marked ``nemo.span.truncated``; return how many there were."""
         ours = None if self.owns_provider else self._started_through_lens

@@ -23,17 +23,18 @@ from opentelemetry.sdk.metrics import (
     MeterProvider,
     TraceBasedExemplarFilter,
 )
-from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader, PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 
 from nemo_lens.api._diagnostics import warn, warn_once
+from nemo_lens.sdk import _compat
 from nemo_lens.sdk.exporters.preferences import metric_preferences
 from nemo_lens.sdk.identity import LensIdGenerator
 from nemo_lens.sdk.outlets import LogOutlet, MetricOutlet
 from nemo_lens.sdk.processor import LensSpanProcessor
 from nemo_lens.sdk.sampling import configured_sampler
-from nemo_lens.sdk.settings import exemplar_filter, first_setup_values
+from nemo_lens.sdk.settings import METRIC_FIRST_SETUP_VARIABLES, exemplar_filter, first_setup_values
 
 _EXEMPLAR_FILTERS: dict[str, Callable[[], ExemplarFilter]] = {
     "trace_based": TraceBasedExemplarFilter,
@@ -77,7 +78,9 @@ class Metrics:
     reader: Any
     # None when the caller's own reader exports by itself.
     outlet: MetricOutlet | None
+    first_setup: dict[str, str]
     installed: bool = False
+    had_run: bool = False
 
     def install(self) -> None:
         """Make the provider global, unless the host application has one: then it stays private to the handle."""
@@ -85,6 +88,24 @@ class Metrics:
             self.installed = True
             if _is_unset(metrics.get_meter_provider(), "_ProxyMeterProvider"):
                 metrics.set_meter_provider(self.provider)
+
+    def begin_run(self, resource: Resource) -> None:
+        """Start at zero: what an earlier run measured is not this one's, nor what came between the two."""
+        if self.had_run:
+            # Here, since a first run, and a job that records through instruments of its own, does without the import.
+            from nemo_lens.api.instruments.recorders import forget_attribute_sets
+
+            _compat.restart_metrics(self.provider, self.reader, forked=False)
+            forget_attribute_sets()
+        self.had_run = True
+        self.set_resource(resource)
+
+    def set_resource(self, resource: Resource) -> None:
+        """Put this resource on what is collected from now on."""
+        if self.outlet is not None:
+            self.outlet.resource = resource
+        else:
+            _compat.set_metric_resource(self.provider, resource)
 
 
 @dataclass
@@ -119,7 +140,7 @@ def prepare_traces(resource: Resource) -> Traces:
     """Return the traces side to use: the one installed earlier, one on the host's provider, or a new one."""
     current = trace.get_tracer_provider()
     if _own_traces is not None:
-        _warn_of_first_setup(_own_traces.first_setup)
+        _warn_of_first_setup("sampler and limits", _own_traces.first_setup, first_setup_values(os.environ))
         return _own_traces
     if isinstance(current, TracerProvider):
         if current not in _on_hosts:
@@ -155,29 +176,48 @@ def prepare_metrics(resource: Resource, reader: Any) -> Metrics:
     Args:
         resource: resource of a new provider.
         reader: the caller's own reader, or None for ours.
+
+    Raises:
+        ValueError: for a variable that holds what there is not, or a reader that another provider has.
     """
     temporality, aggregation = metric_preferences()
-    if reader is None and _own_metrics is not None and _own_metrics.outlet is not None:
-        return _own_metrics
-    if _own_metrics is not None and reader is not _own_metrics.reader:
+    first_setup = first_setup_values(os.environ, METRIC_FIRST_SETUP_VARIABLES)
+    known = _own_metrics
+    if known is not None and (known.outlet is not None if reader is None else reader is known.reader):
+        _warn_of_first_setup("exemplar filter, temporality and histograms", known.first_setup, first_setup)
+        if reader is not None and not isinstance(reader, InMemoryMetricReader):
+            warn(
+                "metric_reader: this %s was shut down with an earlier run of this process and may report nothing now: "
+                "give each run a reader of its own",
+                type(reader).__name__,
+            )
+        return known
+    if known is not None:
         warn(
             "the meter provider of this process was set up with another metric reader: "
             "only instruments made from this handle's meter reach the new one"
         )
     if reader is not None:
-        if _own_metrics is not None and reader is _own_metrics.reader:
-            return _own_metrics
-        return Metrics(_meter_provider(reader, resource), reader, None)
-    outlet = MetricOutlet(preferred_temporality=temporality, preferred_aggregation=aggregation)
+        return Metrics(_meter_provider(reader, resource), reader, None, first_setup)
+    outlet = MetricOutlet(
+        preferred_temporality=temporality, preferred_aggregation=_compat.safe_aggregations(aggregation)
+    )
     # An infinite interval: collected by the pipe's thread, under the pipe's deadline.
     reader = PeriodicExportingMetricReader(outlet, export_interval_millis=float("inf"))
-    return Metrics(_meter_provider(reader, resource), reader, outlet)
+    return Metrics(_meter_provider(reader, resource), reader, outlet, first_setup)
 
 
 def _meter_provider(reader: Any, resource: Resource) -> MeterProvider:
     # Read here, since the SDK takes no blank for an unset variable, and no upper case.
     chosen = _EXEMPLAR_FILTERS[exemplar_filter()]()
-    return MeterProvider([reader], resource=resource, exemplar_filter=chosen, shutdown_on_exit=False)
+    try:
+        provider = MeterProvider([reader], resource=resource, exemplar_filter=chosen, shutdown_on_exit=False)
+    except Exception as fault:  # the SDK raises this very class
+        raise ValueError(
+            f"metric_reader={reader!r} cannot be used: {fault}; give an OpenTelemetry metric reader that is new"
+        ) from fault
+    _compat.keep_resource(provider)
+    return provider
 
 
 def prepare_logs(resource: Resource) -> Logs:
@@ -218,11 +258,11 @@ def _is_unset(provider: object, proxy: str) -> bool:
     return type(provider).__name__ == proxy and type(provider).__module__.startswith("opentelemetry.")
 
 
-def _warn_of_first_setup(first: dict[str, str]) -> None:
-    now = first_setup_values(os.environ)
+def _warn_of_first_setup(what: str, first: dict[str, str], now: dict[str, str]) -> None:
     changed = sorted(name for name in {*first, *now} if first.get(name) != now.get(name))
     if changed:
         warn(
-            "sampler and limits stay those of the first set-up in this process; ignored now: %s",
+            "%s stay those of the first set-up in this process; ignored now: %s",
+            what,
             ", ".join(f"{name}={now.get(name, '')!r}" for name in changed),
         )

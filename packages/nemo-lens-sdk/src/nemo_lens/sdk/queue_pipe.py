@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from itertools import count
 from typing import Any
 
-from nemo_lens.api._diagnostics import warn
+from nemo_lens.api._diagnostics import warn, warn_once
 from nemo_lens.sdk import _compat
 from nemo_lens.sdk.outgoing import Outgoing
 from nemo_lens.sdk.per_process import PerProcessExporter
-from nemo_lens.sdk.pipe import ExportPipe
+from nemo_lens.sdk.pipe import ExportPipe, wait_for
 from nemo_lens.sdk.settings import QueueSettings
 
 
@@ -46,6 +47,13 @@ class QueuePipe(ExportPipe):
         if waiting + 1 >= self._batch and not self._awake:
             self._awake = True
             self._wake.put(None)
+        if self._lingers_until is not None:
+            self._send_now(self._lingers_until)
+
+    def _send_now(self, deadline: float) -> None:
+        # The process ends, and nobody flushes any more. The exporter of this very thread may queue something, too.
+        if threading.current_thread() is not self._thread and not wait_for(self.begin_flush(), deadline):
+            warn_once(("late", self.signal), "%s of the last moments of the process could not be exported", self.signal)
 
     def lost(self) -> int:
         """Return how many items were handed over and not confirmed by the exporter."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 
@@ -42,6 +42,12 @@ FIRST_SETUP_VARIABLES = (
     "OTEL_LINK_ATTRIBUTE_COUNT_LIMIT",
 )
 _LIMITS = FIRST_SETUP_VARIABLES[2:]
+# The same of the meter provider and its reader.
+METRIC_FIRST_SETUP_VARIABLES = (
+    "OTEL_METRICS_EXEMPLAR_FILTER",
+    "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE",
+    "OTEL_EXPORTER_OTLP_METRICS_DEFAULT_HISTOGRAM_AGGREGATION",
+)
 
 
 @dataclass(frozen=True)
@@ -159,9 +165,9 @@ def validate_propagators() -> None:
             )
 
 
-def first_setup_values(environ: Mapping[str, str]) -> dict[str, str]:
+def first_setup_values(environ: Mapping[str, str], names: Iterable[str] = FIRST_SETUP_VARIABLES) -> dict[str, str]:
     """Return the set ones of the variables that only the first set-up of a process can choose."""
-    return {name: environ[name].strip() for name in FIRST_SETUP_VARIABLES if environ.get(name, "").strip()}
+    return {name: environ[name].strip() for name in names if environ.get(name, "").strip()}
 
 
 def _positive(variable: str, default: int, unit: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import threading
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -29,6 +30,9 @@ class _Transport(NamedTuple):
     default_endpoint: str
     # Value of the variable to where the exporter's own constant is.
     compression: dict[str, tuple[str, str]]
+    # What some version of it imports at its first export: in a thread, and a fork in the middle would leave the child
+    # the lock of the import, held for ever.
+    imported_late: tuple[str, ...]
 
 
 _GRPC_COMPRESSION = {"none": ("grpc", "NoCompression"), "gzip": ("grpc", "Gzip")}
@@ -36,8 +40,15 @@ _HTTP = "opentelemetry.exporter.otlp.proto.http"
 _HTTP_COMPRESSION = {"none": (_HTTP, "NoCompression"), "gzip": (_HTTP, "Gzip"), "deflate": (_HTTP, "Deflate")}
 
 _TRANSPORTS = {
-    "grpc": _Transport("opentelemetry.exporter.otlp.proto.grpc", "http://localhost:4317", _GRPC_COMPRESSION),
-    "http/protobuf": _Transport(_HTTP, "http://localhost:4318", _HTTP_COMPRESSION),
+    "grpc": _Transport(
+        "opentelemetry.exporter.otlp.proto.grpc",
+        "http://localhost:4317",
+        _GRPC_COMPRESSION,
+        ("grpc._channel", "grpc.experimental"),
+    ),
+    "http/protobuf": _Transport(
+        _HTTP, "http://localhost:4318", _HTTP_COMPRESSION, ("requests", "netrc", "encodings.idna")
+    ),
 }
 
 _CLASSES: dict[Signal, tuple[str, str]] = {
@@ -68,6 +79,9 @@ def plan(signal: Signal, variables: Mapping[str, str], preferences: MetricPrefer
         exporter_class = getattr(importlib.import_module(f"{transport.package}.{module}"), name)
         home, constant = transport.compression[compression]
         constants = importlib.import_module(home).Compression
+        for late in transport.imported_late:
+            with suppress(ImportError):  # a version that has no use for it
+                importlib.import_module(late)
     except ImportError as fault:
         raise ValueError(f"exporter otlp over {protocol}: {transport.package} cannot be imported: {fault}") from fault
     build = partial(exporter_class, endpoint=endpoint, timeout=timeout, compression=getattr(constants, constant))

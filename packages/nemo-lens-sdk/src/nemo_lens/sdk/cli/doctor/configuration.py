@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from nemo_lens.api._variables import DEFAULT_PREFIX, VARIABLES, checked_prefix
 from nemo_lens.api.config import NemoLensConfig, sdk_disabled
 from nemo_lens.sdk.cli.doctor import standard_variables
-from nemo_lens.sdk.cli.doctor.findings import PROBLEM, WARNING, Finding
+from nemo_lens.sdk.cli.doctor.findings import OK, PROBLEM, WARNING, Finding
 from nemo_lens.sdk.cli.doctor.overheard import Overheard
 from nemo_lens.sdk.cli.doctor.redaction import Secrets, shown, shown_value
 
@@ -116,6 +116,7 @@ def look(
     found.findings += [_bad(error) for error in (*errors.values(), *standard_variables.refused())]
     found.findings += unknown
     found.findings += [*standard_variables.look(config, environ), *_ignored(config, rows, environ)]
+    found.findings += _hidden_logs(config)
     return found
 
 
@@ -170,3 +171,15 @@ def _ignored(config: NemoLensConfig, rows: list[Setting], environ: Mapping[str, 
             remedy = f"set {_variable(rows, 'exporter')}, or {_variable(rows, f'{signal}_enabled')}=0 to send none"
             findings.append(Finding(WARNING, "ignored_variable", text, remedy, (signal,)))
     return findings
+
+
+def _hidden_logs(config: NemoLensConfig) -> list[Finding]:
+    if not config.logs_enabled:
+        return []
+    # The application's level is not to be seen from here, hence no warning.
+    text = (
+        "records of the root logger are exported from INFO up, but its own level, WARNING unless the application "
+        "sets it, hides INFO records before any handler sees them"
+    )
+    remedy = "to see those, put logging.getLogger().setLevel(logging.INFO) into the application"
+    return [Finding(OK, "log_level", text, remedy, ("logs",))]
