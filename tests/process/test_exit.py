@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from process_runs import Finished, Written, run
+from process_runs import Finished, Written, hanging_endpoint, run
 
 from support.otlp_receiver import OtlpReceiver
 
@@ -47,6 +47,54 @@ def test_everything_is_delivered_without_a_shutdown(
         assert "nemo_lens" not in ended.stderr
     else:
         assert ended.stderr == ""
+
+
+def check_numbers(written: Written) -> None:
+    """The last value of each kind of metric, what the observable ones observe then, and the record are there, once."""
+    recorded = {"gauge": 3, "histogram": 3, "counter": 3, "up_down_counter": 3}
+    observed = dict.fromkeys(("observable_gauge", "observable_counter", "observable_up_down_counter"), 7)
+    expected = {**recorded, **observed}
+    assert {name: list(written.totals(name).values()) for name in expected} == {
+        name: [value] for name, value in expected.items()
+    }
+    assert [log["body"] for log in written.logs()] == ["logged"]
+
+
+def test_last_numbers_and_records_are_delivered_at_exit(written: Written) -> None:
+    """Every kind of metric, observable ones by a callback that runs at exit, and a record of ``logging`` arrive.
+
+    Python 3.12 and later start no more threads then.
+    """
+    ended = run("lives", "numbers_fall_off", environ=written.environ)
+    assert (ended.code, ended.stderr) == (0, "")
+    check_numbers(written)
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
+def test_what_is_logged_at_exit_is_delivered(otlp_receiver: OtlpReceiver, protocol: str) -> None:
+    """Records of atexit functions arrive once, of those too that were registered before the set-up and so come last."""
+    ended = run("lives", "logs_at_exit", environ=otlp_receiver.environ(protocol))
+    assert (ended.code, ended.stderr) == (0, "")
+    before = [f"registered before, {number}" for number in (2, 1, 0)]
+    assert [log["body"] for log in otlp_receiver.logs()] == ["last line", "registered after", *before]
+
+
+def test_logging_at_exit_is_bounded() -> None:
+    """A collector that hangs holds all that is logged at exit up for the shutdown's timeout, in all, and no longer."""
+    with hanging_endpoint() as endpoint:
+        environ = {"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint, "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}
+        ended = run("lives", "logs_at_exit", 700, environ=environ)
+    assert ended.code == 0, ended.stderr
+    assert ended.fact("ended") - ended.fact("ending") < 0.7 + 0.5
+    assert ended.ended_at - ended.fact("ending") < 0.7 + 0.5 + 1.0
+    assert "Traceback" not in ended.stderr
+
+
+def test_what_is_logged_after_a_shutdown_is_not_sent(written: Written) -> None:
+    """The application's own shutdown is the end: what is logged later, also at exit, is sent by nobody and no error."""
+    ended = run("lives", "logs_after_shutdown", environ=written.environ)
+    assert (ended.code, ended.stderr) == (0, "")
+    assert [log["body"] for log in written.logs()] == ["before"]
 
 
 def test_an_uncaught_exception_is_on_its_span(written: Written) -> None:

@@ -52,6 +52,17 @@ def test_sigterm_goes_on_to_the_applications_handler(written: Written) -> None:
     check_flushed(written, "SIGTERM")
 
 
+def test_sigterm_delivers_the_last_numbers_and_records(written: Written) -> None:
+    """Every kind of metric, the observable ones observed a last time, and a record of ``logging`` arrive, once."""
+    ended = signalled("numbers_terminated", environ=written.environ)
+    assert (ended.code, ended.stderr) == (-signal.SIGTERM, "")
+    for kind in ("gauge", "histogram", "counter", "up_down_counter"):
+        assert list(written.totals(kind).values()) == [3], kind
+    for kind in ("observable_gauge", "observable_counter", "observable_up_down_counter"):
+        assert list(written.totals(kind).values()) == [7], kind
+    assert [log["body"] for log in written.logs()] == ["logged"]
+
+
 def test_an_ignored_sigterm_stays_ignored(written: Written) -> None:
     """Where SIGTERM is ignored the process goes on, and a second SIGTERM waits for nothing."""
     ended = run("lives", "terminated_and_goes_on", environ=written.environ)

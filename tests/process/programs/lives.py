@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import signal
 import sys
@@ -22,6 +23,27 @@ def begin(**options: Any) -> Any:
     with managed_span("work", "done"):
         handle.meter.create_counter("done").add(2)
         common.write_log(handle, "done")
+    return handle
+
+
+def begin_numbers() -> Any:
+    """Set up, record one value of each kind of metric, have the observable ones observed, log through ``logging``."""
+    from nemo_lens.api.instruments import MetricSpec, create_metric_instruments, record_metrics, register_metric_group
+
+    logging.getLogger("application").setLevel(logging.INFO)
+    handle = common.set_up(logs_enabled=True)
+    kinds = ("gauge", "histogram", "counter", "up_down_counter")
+    observable = ("observable_gauge", "observable_counter", "observable_up_down_counter")
+    register_metric_group(
+        "lives",
+        [
+            *(MetricSpec(kind, kind, kind) for kind in kinds),
+            *(MetricSpec(kind, kind, kind, callback=lambda: 7) for kind in observable),
+        ],
+    )
+    create_metric_instruments(handle.meter, "lives")
+    record_metrics(handle.meter, "lives", dict.fromkeys(kinds, 3))
+    logging.getLogger("application").info("logged")
     return handle
 
 
@@ -102,6 +124,41 @@ def os_exit_after_flush() -> None:
     handle = begin()
     say(confirmed=handle.force_flush())
     os._exit(7)
+
+
+def numbers_fall_off() -> None:
+    """Run to the end of the script with numbers and a record that nothing has exported yet."""
+    begin_numbers()
+
+
+def numbers_terminated() -> None:
+    """Wait for SIGTERM with numbers and a record that nothing has exported yet."""
+    begin_numbers().install_sigterm_handler()
+    _work_until_signalled()
+
+
+def logs_at_exit(timeout_ms: str = "5000") -> None:
+    """Log in functions registered with atexit, before the set-up, which come last, and after it."""
+    log = logging.getLogger("application")
+    log.setLevel(logging.INFO)
+    atexit.register(lambda: say(ended=time.monotonic()))
+    for number in range(3):
+        atexit.register(log.info, "registered before, %d", number)
+    common.set_up(logs_enabled=True, shutdown_timeout_ms=int(timeout_ms))
+    atexit.register(log.info, "registered after")
+    log.info("last line")
+    say(ending=time.monotonic())
+
+
+def logs_after_shutdown() -> None:
+    """Shut down, then log, also at exit."""
+    log = logging.getLogger("application")
+    log.setLevel(logging.INFO)
+    atexit.register(log.info, "at exit")
+    handle = common.set_up(logs_enabled=True)
+    log.info("before")
+    handle.shutdown()
+    log.info("after")
 
 
 def shuts_down_in_span() -> None:

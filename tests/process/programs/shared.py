@@ -155,6 +155,7 @@ def again() -> None:
     common.write_log(first, "first")
     first.shutdown()
     own.start_span("between").end()
+    counter.add(10)
     common.write_log(first, "between")
     os.environ["OTEL_TRACES_SAMPLER"] = "always_off"
     second = common.set_up(rank=2, logs_enabled=True, run_id="run-2")
@@ -162,7 +163,7 @@ def again() -> None:
     first.tracer.start_span("second by first's").end()
     with managed_span("work", "second by helper"):
         pass
-    counter.add(1)
+    counter.add(3)
     common.write_log(first, "second")
     say(same_provider=first.tracer_provider is second.tracer_provider, exporting=second.is_exporting)
     first.shutdown()  # of a run that is over: nothing to the second
@@ -297,6 +298,70 @@ def many_runs(runs: str) -> None:
         made=len(references),
         threads=sorted(thread.name for thread in threading.enumerate() if thread is not threading.main_thread()),
         descriptors=[early, _open_files()],
+    )
+
+
+class Measured:
+    """What an application measures: its own object, whose life a metric must not prolong."""
+
+    def size(self) -> int:
+        return 7
+
+
+def many_runs_with_numbers(runs: str) -> None:
+    """Set up and shut down many times, with metric groups and logging bridges of each run's own."""
+    import logging
+
+    from nemo_lens.api.instruments import (
+        MetricSpec,
+        create_metric_instruments,
+        record_metrics,
+        register_metric_group,
+        unregister_metric_group,
+    )
+    from nemo_lens.sdk.logging_bridge import remove_logging_bridge, setup_logging_bridge
+
+    original = logging.Logger.callHandlers
+    log = logging.getLogger("application")
+    log.setLevel(logging.INFO)
+    references: list[weakref.ref[Any]] = []
+    handlers, early = len(logging.root.handlers), 0
+
+    def one_run(number: int) -> None:
+        handle = common.set_up(logs_enabled=True)
+        measured = Measured()
+        register_metric_group(
+            "run",
+            [
+                MetricSpec("done", "done", "counter"),
+                MetricSpec("spread", "spread", "histogram", buckets=(1, 2)),
+                MetricSpec("size", "size", "observable_gauge", callback=measured.size),
+            ],
+        )
+        create_metric_instruments(handle.meter, "run")
+        record_metrics(handle.meter, "run", done=1, spread=number)
+        bridge = setup_logging_bridge("application.part")
+        log.info("run %d", number)
+        logging.getLogger("application.part").info("part of run %d", number)
+        references.extend(weakref.ref(part) for part in (handle, *handle._pipes(), measured, bridge))
+        handle.shutdown()
+        unregister_metric_group("run")
+        remove_logging_bridge("application.part")
+        log.info("after run %d", number)
+
+    for number in range(int(runs)):
+        one_run(number)
+        if number == int(runs) // 2:
+            gc.collect()
+            early = sys.getallocatedblocks()
+    gc.collect()
+    say(
+        alive=sum(reference() is not None for reference in references),
+        made=len(references),
+        threads=sorted(thread.name for thread in threading.enumerate() if thread is not threading.main_thread()),
+        restored=logging.Logger.callHandlers is original,
+        handlers=len(logging.root.handlers) - handlers,
+        grown=sys.getallocatedblocks() - early,
     )
 
 
