@@ -45,6 +45,7 @@ ENTRY_POINTS: dict[str, dict[str, dict[str, str]]] = {
     "sdk": {
         "console_scripts": {"nemo-lens": "nemo_lens.sdk.cli:main"},
         "nemo_lens.backend": {"otel": "nemo_lens.sdk.backend:BACKEND"},
+        "pytest11": {"nemo_lens": "nemo_lens.sdk.pytest_plugin"},
         "opentelemetry_resource_detector": {
             "nemo_lens_gpu": "nemo_lens.sdk.resources.otel_detectors:GpuResourceDetector",
             "nemo_lens_kubernetes": "nemo_lens.sdk.resources.otel_detectors:KubernetesResourceDetector",

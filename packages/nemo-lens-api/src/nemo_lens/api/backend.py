@@ -218,14 +218,18 @@ NOOP_BACKEND: Backend = NoopBackend()
 # The cell: read as ``backend.current`` on every span, written by install_backend alone.
 current: Backend = NOOP_BACKEND
 
+# Grows with each installation: what was made on the backend before belongs to an earlier run.
+generation = 0
+
 # Called with the backend after each installation, for what was asked for before there was one.
 _listeners: list[Any] = []
 
 
 def install_backend(backend: Backend) -> None:
     """Make ``backend`` the one that every helper calls from now on."""
-    global current
+    global current, generation
     current = backend
+    generation += 1
     for listener in tuple(_listeners):
         listener(backend)
 
@@ -233,3 +237,16 @@ def install_backend(backend: Backend) -> None:
 def on_install(listener: Any) -> None:
     """Call ``listener(backend)`` after each later installation."""
     _listeners.append(listener)
+
+
+def snapshot_backend() -> tuple[Backend, tuple[Any, ...]]:
+    """Return what ``restore_backend`` takes, for tests."""
+    return current, tuple(_listeners)
+
+
+def restore_backend(saved: tuple[Backend, tuple[Any, ...]]) -> None:
+    """Put the backend back, and the listeners there were, for tests."""
+    global current, generation
+    current = saved[0]
+    generation += 1
+    _listeners[:] = saved[1]

@@ -130,6 +130,13 @@ def snapshot() -> Mapping[str, Entry]:
     return _entries
 
 
+def restore(entries: Mapping[str, Entry]) -> None:
+    """Put back what ``snapshot`` returned, for tests."""
+    while not _swap(_entries, entries):
+        pass
+    _notify(None)
+
+
 def _of(namespace: str | None) -> Mapping[str, Entry]:
     if namespace is None:
         return _entries

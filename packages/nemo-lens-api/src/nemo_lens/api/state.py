@@ -20,13 +20,17 @@ if TYPE_CHECKING:
 
 
 class _Wish:
-    """What shall be open: a spec, or a pinned set when there is none. Compared by identity."""
+    """What shall be open: a spec, or a pinned set when there is none. Compared by identity.
 
-    __slots__ = ("pinned", "spec")
+    ``quiet``: nothing is logged about what the spec does not open, or opens late.
+    """
 
-    def __init__(self, spec: str | None = None, pinned: frozenset[str] = frozenset()) -> None:
+    __slots__ = ("pinned", "quiet", "spec")
+
+    def __init__(self, spec: str | None = None, pinned: frozenset[str] = frozenset(), quiet: bool = False) -> None:
         self.spec = spec
         self.pinned = pinned
+        self.quiet = quiet
 
     def resolve(self, entries: Mapping[str, Entry]) -> tuple[frozenset[str], tuple[str, ...]]:
         if self.spec is None:
@@ -122,6 +126,27 @@ def reset_state() -> None:
     _settle()
 
 
+def open_everything() -> None:
+    """Open every group that is registered now or later, and log nothing about it, for tests."""
+    global _wish
+    _wish = _Wish(spec=_span_groups.ALL, quiet=True)
+    _settle()
+
+
+def snapshot_state() -> tuple[_Wish, dict[str, str] | None]:
+    """Return what ``restore_state`` takes, for tests."""
+    return _wish, _pp_trace_carrier
+
+
+def restore_state(saved: tuple[_Wish, dict[str, str] | None]) -> None:
+    """Put spec, pinned set and carrier back and open what they mean now, for tests."""
+    global _wish, _pp_trace_carrier
+    wish, _pp_trace_carrier = saved
+    _wish = _Wish(wish.spec, wish.pinned, quiet=True)
+    _settle()
+    _wish = wish
+
+
 def _settle() -> None:
     while True:
         wish, entries = _wish, groups.snapshot()
@@ -133,7 +158,7 @@ def _settle() -> None:
         # A signal handler may have changed one of them, and committed, in the middle of this commit.
         if _is_current(wish, entries):
             break
-    if pending:
+    if pending and not wish.quiet:
         _report_pending(wish.spec, pending)
 
 
@@ -168,7 +193,7 @@ def _report_pending(spec: str | None, pending: tuple[str, ...]) -> None:
 def _follow_registry(namespace: str | None) -> None:
     before, spec = enabled, _wish.spec
     _settle()
-    if namespace is not None and spec is not None:
+    if namespace is not None and spec is not None and not _wish.quiet:
         _diagnostics.warn_once(
             ("late registration", namespace),
             "span groups of %r were registered after telemetry was set up with span groups %r; opened now: %s. "
