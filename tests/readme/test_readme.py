@@ -52,7 +52,7 @@ def run(command: str, folder: Path, **environment: str) -> subprocess.CompletedP
 def test_the_readme_holds_the_commands_tested_here() -> None:
     """A command added to the README needs a test here."""
     assert len(COMMANDS) == 6
-    assert len(PYTHON) == 3
+    assert len(PYTHON) == 4
 
 
 @pytest.mark.timeout(600)
@@ -103,6 +103,19 @@ def test_switch_on_example_with_the_exports(tmp_path: Path) -> None:
     done = run(f"{COMMANDS[EXPORTS]}\n{sys.executable} train.py", tmp_path, NEMO_LENS_SHUTDOWN_TIMEOUT_MS="300")
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("enabled", ["0", "1"])
+def test_metrics_example(tmp_path: Path, enabled: str) -> None:
+    """The metrics example runs as it stands, off and on; on, what it recorded is written."""
+    setup = "from nemo_lens.api import setup_telemetry\nhandle = setup_telemetry()\n"
+    (tmp_path / "example.py").write_text(setup + PYTHON[3] + "\nhandle.shutdown()\n", encoding="utf-8")
+    done = run(
+        f"{sys.executable} example.py", tmp_path, NEMO_LENS_ENABLED=enabled, NEMO_LENS_EXPORTER="console", RANK="0"
+    )
+    assert done.returncode == 0, done.stderr
+    names = ("dl.training.loss", "dl.training.step.duration", "mytrainer.io.wait", "mytrainer.samples.dropped")
+    assert [name in done.stdout for name in names] == [enabled == "1"] * len(names)
 
 
 def _guides() -> list[str]:
