@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 _MAX_KINDS = 4096
 _reported: set[Hashable] = set()
 
+_MAX_OF_A_FAMILY = 32
+_families: dict[Hashable, set[Hashable]] = {}
+
 
 def logger() -> logging.Logger:
     """Return the logger of the whole library, ``nemo_lens``."""
@@ -39,9 +42,23 @@ def debug_once(kind: Hashable, message: str, *args: object, exc_info: bool = Fal
         logger().debug(message, *args, exc_info=exc_info)
 
 
+def is_news(family: Hashable, kind: Hashable) -> bool:
+    """Return whether ``kind`` is new, and among the first of its family.
+
+    For what a job can make up without end, such as a key with the number of the step in it: past the first few the
+    family is known, and its messages need not be put together.
+    """
+    seen = _families.setdefault(family, set())
+    if len(seen) >= _MAX_OF_A_FAMILY or kind in seen:
+        return False
+    seen.add(kind)
+    return True
+
+
 def forget_reported() -> None:
     """Let every kind be reported again, for tests."""
     _reported.clear()
+    _families.clear()
 
 
 def nearest(name: str, known: Iterable[object]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from _thread import RLock
 from contextlib import contextmanager
 
 from nemo_lens.api import backend as _cell
@@ -14,6 +16,14 @@ if TYPE_CHECKING:
     from typing import Any
 
     from nemo_lens.api.backend import Backend
+
+
+# Held while an instrument is made, since OpenTelemetry 1.38 fails when two threads make the same one. Reentrant: a
+# signal handler may interrupt the thread that holds it, and record too.
+making = RLock()
+
+# One for each scope, as a provider has: each observable instrument of one is told of every later backend, for good.
+_meters: dict[tuple[str, str | None], ProxyMeter] = {}
 
 
 def get_tracer(name: str, version: str | None = None) -> Any:
@@ -42,7 +52,7 @@ def get_meter(name: str, version: str | None = None) -> Any:
         The backend's own meter; before ``setup_telemetry``, one whose instruments pass on to it from then on.
     """
     if _cell.current is _cell.NOOP_BACKEND:
-        return ProxyMeter(name, version)
+        return _meters.setdefault((name, version), ProxyMeter(name, version))
     return _cell.current.get_meter(name, version)
 
 
@@ -128,20 +138,25 @@ class ProxyInstrument:
         """Return the instrument on ``backend``, making it the first time."""
         # A later run may have another meter provider; on the same one, the meter returns the same instrument.
         if self._generation != _cell.generation and backend is not _cell.NOOP_BACKEND:
-            generation = _cell.generation
-            try:
-                meter = backend.get_meter(*self._scope)
-                self._real = getattr(meter, self._create)(*self._args, **self._kwargs)
-            except Exception as fault:  # noqa: BLE001 - recording a number must not raise
-                debug_once(
-                    ("instrument", self._args[0]),
-                    "could not create instrument %r: %r",
-                    self._args[0],
-                    fault,
-                    exc_info=True,
-                )
-            self._generation = generation
+            with making:
+                if self._generation != _cell.generation:
+                    self._make(backend)
         return self._real
+
+    def _make(self, backend: Backend) -> None:
+        generation = _cell.generation
+        try:
+            meter = backend.get_meter(*self._scope)
+            self._real = getattr(meter, self._create)(*self._args, **self._kwargs)
+        except Exception as fault:  # noqa: BLE001 - recording a number must not raise
+            debug_once(
+                ("instrument", self._args[0]),
+                "could not create instrument %r: %r",
+                self._args[0],
+                fault,
+                exc_info=True,
+            )
+        self._generation = generation
 
     def add(self, *args: Any, **kwargs: Any) -> None:
         """Add to a counter."""
@@ -154,3 +169,12 @@ class ProxyInstrument:
     def set(self, *args: Any, **kwargs: Any) -> None:
         """Set a gauge."""
         self.resolve(_cell.current).set(*args, **kwargs)
+
+
+def _renew_lock_in_child() -> None:
+    global making
+    making = RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock_in_child)

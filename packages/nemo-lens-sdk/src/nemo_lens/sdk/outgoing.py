@@ -19,6 +19,7 @@ from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.trace import Link, Status
 
 from nemo_lens.api._diagnostics import warn_once
+from nemo_lens.api._numbers import number
 from nemo_lens.api.attributes import clean_attributes, clean_text, text_limit
 from nemo_lens.sdk import _compat
 
@@ -27,6 +28,7 @@ MAX_PART_CHARACTERS = 2 * 1024 * 1024
 # What an attribute takes beside its text: tags, lengths, a number.
 _OVERHEAD = 16
 _MIN_INT64, _MAX_INT64 = -(2**63), 2**63 - 1
+_LARGEST_FLOAT_BITS = 1023
 # Attributes of ours must not be redacted twice: what was redacted is text already, and what was not was the user's
 # own span.set_attribute.
 _NO_REDACTION: tuple[str, ...] = ()
@@ -120,14 +122,28 @@ def mended_metrics(data: MetricsData, resource: Resource | None) -> MetricsData:
 
 def _mended_metric(metric: Any) -> Any:
     description = clean_text(metric.description or "")
-    points = [point if _is_sound(point) else _mended_point(point) for point in metric.data.data_points]
+    points = []
+    for point in metric.data.data_points:
+        try:
+            points.append(point if _is_sound(point) else _mended_point(point))
+        except Exception as fault:  # noqa: BLE001 - one point must not take the others with it
+            kind = type(fault).__name__
+            warn_once(("point", metric.name, kind), "a value of metric %r cannot be sent: %s", metric.name, kind)
     return replace(metric, description=description, data=replace(metric.data, data_points=points))
+
+
+# Of a number or an exemplar, and of a histogram.
+_NUMBERS = ("value", "sum", "min", "max")
 
 
 def _is_sound(point: Any) -> bool:
     """Return whether a data point, or an exemplar of one, can be sent."""
     try:
-        # A histogram has sums, which are sent as floats, and no value.
+        for field in _NUMBERS:
+            value = getattr(point, field, None)
+            # Any other, be it a bool or one of numpy, some version's exporter refuses.
+            if type(value) is not float and value is not None and type(value) is not int:
+                return False
         _weigh_value(getattr(point, "value", None))
         _weigh(point.attributes if hasattr(point, "attributes") else point.filtered_attributes)
     except _UnsendableError:
@@ -140,13 +156,17 @@ def _mended_point(point: Any) -> Any:
         "attributes": _clean(point.attributes),
         "exemplars": [exemplar for exemplar in point.exemplars if _is_sound(exemplar)],
     }
-    if isinstance(getattr(point, "value", None), int):
-        # Beyond 64 bits OTLP has floats only.
-        try:
-            changes["value"] = point.value if _MIN_INT64 <= point.value <= _MAX_INT64 else float(point.value)
-        except OverflowError:
-            changes["value"] = float("inf") if point.value > 0 else float("-inf")
+    for field in _NUMBERS:
+        value = getattr(point, field, None)
+        if value is not None:
+            changes[field] = _sendable(value)
     return replace(point, **changes)
+
+
+def _sendable(value: Any) -> int | float:
+    if type(value) is int and value.bit_length() > _LARGEST_FLOAT_BITS:
+        return float("inf") if value > 0 else float("-inf")
+    return number(value)  # beyond 64 bits OTLP has floats only
 
 
 def _mended(span: ReadableSpan, resource: Resource) -> ReadableSpan:

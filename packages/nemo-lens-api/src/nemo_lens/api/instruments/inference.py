@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nemo_lens.api.instruments._shipped import doubling, shipped_spec
-from nemo_lens.api.instruments.recording import cleaned_attributes, record_metrics
+from nemo_lens.api.instruments.recording import cleaned_attributes, is_off, record_metrics
 from nemo_lens.api.semconv import metrics as names
 from nemo_lens.api.semconv.span import (
     GENAI_OPERATION_NAME,
@@ -64,6 +64,8 @@ def record_inference_metrics(
         operation_name: such as ``chat`` or ``embeddings``: ``gen_ai.operation.name``.
         attributes: more attributes of all these measurements: few keys of few values each. The keywords win over them.
     """
+    if is_off(meter):
+        return
     # A copy of a dict cannot fail; anything else is read with care.
     shared = dict(attributes) if type(attributes) is dict else cleaned_attributes(GROUP, attributes)
     for key, value in (

@@ -11,11 +11,11 @@ from functools import partial
 from itertools import islice
 
 from nemo_lens.api._diagnostics import debug_once, warn_once
+from nemo_lens.api._numbers import number, why_unusable
 from nemo_lens.api._values import type_name
 from nemo_lens.api.attributes import clean_attributes
 from nemo_lens.api.instruments import registry
 from nemo_lens.api.instruments.attribute_sets import OVERFLOW, AttributeSets
-from nemo_lens.api.instruments.numbers import number
 from nemo_lens.api.instruments.spec import KINDS, MetricSpec
 
 TYPE_CHECKING = False
@@ -50,7 +50,7 @@ class Observer:
     next collection; from then on nothing waits for it until it is fast again.
 
     Args:
-        instrument: the instrument; which callback it has, the registry says each time, so that one which is no longer
+        instrument: the instrument; which callbacks it has, the registry says each time, so that one which is no longer
             registered is not held here.
         sets: the attribute sets of its instrument.
     """
@@ -58,20 +58,28 @@ class Observer:
     def __init__(self, instrument: tuple[str, ...], sets: AttributeSets) -> None:
         self._instrument = instrument
         self._sets = sets
-        self._run: _Run | None = None
+        # The groups that this instrument is a metric of, each with a callback of its own, and the last call of that.
+        self._runs: dict[str, _Run | None] = {}
+
+    def add(self, group: str) -> None:
+        """Ask the callback of this group, too."""
+        self._runs.setdefault(group, None)
 
     def __call__(self, options: object = None) -> list[Observation]:
         """Return the observations of one collection."""
-        spec = registry.as_registered(self._instrument)
+        return [found for group in tuple(self._runs) for found in self._observe(group)]
+
+    def _observe(self, group: str) -> list[Observation]:
+        spec = registry.as_registered(group, self._instrument)
         if spec is None:
             return []
-        last = self._run
+        last = self._runs[group]
         if last is not None and last.pid != os.getpid():
             last = None  # the thread stayed in the parent
         if last is not None and not last.done.is_set():
             return []
         late = [] if last is None or last.delivered else last.found
-        run = self._run = _Run(partial(self._look, spec))
+        run = self._runs[group] = _Run(partial(self._look, spec))
         run.start()
         was_slow = last is not None and last.took_s > OBSERVATION_TIMEOUT_S
         if run.done.wait(0 if was_slow else OBSERVATION_TIMEOUT_S):
@@ -91,7 +99,7 @@ class Observer:
             callback = spec.callback
             given = callback() if callback is not None else None
             return self._observations(spec, given)
-        except Exception as fault:  # noqa: BLE001 - the callback is the user's, and collecting goes on
+        except BaseException as fault:  # noqa: BLE001 - the callback is the user's, may exit, and collecting goes on
             kind = type_name(fault)
             warn_once(("callback", spec.name, kind), "the callback of metric %r failed with %s", spec.name, kind)
             debug_once(("callback trace", spec.name, kind), "the callback failed", exc_info=True)
@@ -139,7 +147,7 @@ class Observer:
                 "the callback of metric %r gives a %s, which is not recorded: %s",
                 spec.name,
                 type_name(item),
-                fault,
+                why_unusable(fault),
             )
             return None
         if value - value != 0:  # NaN and infinity

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import weakref
-from _thread import RLock
 
+from nemo_lens.api import _proxies
 from nemo_lens.api._diagnostics import debug_once, warn_once
 from nemo_lens.api._values import type_module, type_name
 from nemo_lens.api.fallbacks import NULL_INSTRUMENT
@@ -17,11 +17,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# Reentrant: a signal handler may interrupt the thread that holds it, and record too. Also held while an instrument is
-# made, since OpenTelemetry 1.38 fails when two threads make the same one.
-_lock = RLock()
-
-
 # OpenTelemetry's meter without an SDK, or with OTEL_SDK_DISABLED.
 _NO_OP = ("opentelemetry.metrics", "NoOpMeter")
 
@@ -29,14 +24,18 @@ _NO_OP = ("opentelemetry.metrics", "NoOpMeter")
 class Recorder:
     """One instrument, and what recording into it needs to know."""
 
-    __slots__ = ("instrument", "put", "sets", "takes_negative")
+    __slots__ = ("instrument", "observer", "put", "sets", "takes_negative")
 
-    def __init__(self, instrument: Any, put: Any, takes_negative: bool, sets: AttributeSets) -> None:
+    def __init__(
+        self, instrument: Any, put: Any, takes_negative: bool, sets: AttributeSets, observer: Observer | None = None
+    ) -> None:
         self.instrument = instrument
-        # Takes a number and attributes; None for an observable instrument.
+        # Takes a number and attributes.
         self.put = put
         self.takes_negative = takes_negative
         self.sets = sets
+        # What asks the callbacks of an observable instrument, into which nothing is recorded.
+        self.observer = observer
 
 
 class MeterRecorders(dict[MetricSpec, Recorder]):
@@ -54,9 +53,9 @@ class MeterRecorders(dict[MetricSpec, Recorder]):
         # By name: two metrics of one name are one instrument, however they are described.
         self._sets: dict[str, AttributeSets] = {}
 
-    def make(self, meter: Any, spec: MetricSpec) -> Recorder:
-        """Return the recorder of a metric, made the first time."""
-        with _lock:
+    def make(self, meter: Any, group: str, spec: MetricSpec) -> Recorder:
+        """Return the recorder of a group's metric, made the first time."""
+        with _proxies.making:
             recorder = self.observable.get(spec.instrument) if spec.is_observable else self.get(spec)
             if recorder is None:
                 sets = self._sets.setdefault(spec.name.lower(), AttributeSets(spec.name))
@@ -65,6 +64,8 @@ class MeterRecorders(dict[MetricSpec, Recorder]):
                     self.observable[spec.instrument] = recorder
                 else:
                     self[spec] = recorder
+            if recorder.observer is not None:
+                recorder.observer.add(group)
             return recorder
 
     def forget_attribute_sets(self) -> None:
@@ -105,7 +106,7 @@ def known_observables() -> list[Recorder]:
 
 def forget_observables(kept: list[Recorder]) -> None:
     """Let all observable instruments but these be made anew when they are asked for, for tests."""
-    with _lock:
+    with _proxies.making:
         for recorders, instrument, recorder in _observables():
             if recorder not in kept:
                 recorders.observable.pop(instrument, None)
@@ -128,7 +129,7 @@ def _first_seen(meter: Any) -> MeterRecorders | None:
         if known is not None and known.meter is gone:
             _by_meter.pop(key, None)
 
-    with _lock:
+    with _proxies.making:
         known = _by_meter.get(key)
         if known is None or known.meter() is not meter:
             try:
@@ -156,8 +157,9 @@ def _made(meter: Any, spec: MetricSpec, sets: AttributeSets) -> Recorder:
     try:
         create = getattr(meter, facts.create)
         if facts.record is None:
-            instrument = create(spec.name, [Observer(spec.instrument, sets)], spec.unit, spec.description)
-            return Recorder(instrument, None, facts.takes_negative, sets)
+            observer = Observer(spec.instrument, sets)
+            instrument = create(spec.name, [observer], spec.unit, spec.description)
+            return Recorder(instrument, _nowhere, facts.takes_negative, sets, observer)
         if spec.buckets is None:
             instrument = create(spec.name, spec.unit, spec.description)
         else:
@@ -179,14 +181,8 @@ def _made(meter: Any, spec: MetricSpec, sets: AttributeSets) -> Recorder:
 
 
 def _nowhere(value: float, attributes: object = None) -> None:
-    """Take a number for an instrument that could not be made."""
-
-
-def _start_anew_in_child() -> None:
-    global _lock
-    _lock = RLock()
-    forget_attribute_sets()
+    """Take a number for an instrument that is observed, or could not be made."""
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_start_anew_in_child)
+    os.register_at_fork(after_in_child=forget_attribute_sets)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
+from _thread import get_ident
 from collections.abc import Mapping
 
 from nemo_lens.api import backend
-from nemo_lens.api._diagnostics import debug_once, warn_once
+from nemo_lens.api._diagnostics import debug_once, is_news, warn, warn_once
+from nemo_lens.api._numbers import number, why_unusable
 from nemo_lens.api._proxies import ProxyMeter
 from nemo_lens.api._values import INT64_MAX, INT64_MIN, OnDeviceError, type_name
 from nemo_lens.api.attributes import clean_attributes
 from nemo_lens.api.fallbacks import NULL_INSTRUMENT, NULL_METER
 from nemo_lens.api.instruments import registry
-from nemo_lens.api.instruments.numbers import number
 from nemo_lens.api.instruments.recorders import recorders_of
 
 TYPE_CHECKING = False
@@ -21,6 +23,13 @@ if TYPE_CHECKING:
     from nemo_lens.api.attributes import AttributeValue
     from nemo_lens.api.instruments.recorders import MeterRecorders, Recorder
     from nemo_lens.api.instruments.spec import MetricSpec
+
+
+# What each thread is asked to record while it records already, as by a signal handler: it would wait for ever for a
+# lock of the SDK's aggregation that the code it interrupted holds. That code records it.
+_underway: dict[int, list[tuple[Any, ...]]] = {}
+# More than that come only where the entry was left behind, by an interrupt between two lines.
+_MAX_WAITING = 1000
 
 
 def record_metrics(
@@ -47,12 +56,35 @@ def record_metrics(
         **kwargs: values by key. A value is a number, or a numpy or CPU torch scalar. None, NaN and infinity are
             skipped.
     """
-    if meter is NULL_METER or (type(meter) is ProxyMeter and backend.current is backend.NOOP_BACKEND):
+    if is_off(meter):
+        return
+    recorders = recorders_of(meter)
+    if recorders is None or recorders.does_nothing:
+        return
+    me = get_ident()
+    waiting = _underway.get(me)
+    if waiting is not None and len(waiting) < _MAX_WAITING:
+        waiting.append((meter, group, values, attributes, kwargs))
         return
     try:
-        recorders = recorders_of(meter)
-        if recorders is None or recorders.does_nothing:
-            return
+        waiting = _underway[me] = waiting or []
+        _record(meter, recorders, group, values, attributes, kwargs)
+    finally:
+        _underway.pop(me, None)
+    while waiting:
+        meter, group, values, attributes, kwargs = waiting.pop(0)
+        record_metrics(meter, group, values, attributes=attributes, **kwargs)
+
+
+def is_off(meter: Any) -> bool:
+    """Return whether a meter is one of this library while telemetry is off, so that nothing is looked at."""
+    return meter is NULL_METER or (type(meter) is ProxyMeter and backend.current is backend.NOOP_BACKEND)
+
+
+def _record(
+    meter: Any, recorders: MeterRecorders, group: str, values: Any, attributes: Any, kwargs: dict[str, Any]
+) -> None:
+    try:
         specs = registry.groups.get(group)
         if specs is None:
             _warn_of_group(group)
@@ -66,7 +98,7 @@ def record_metrics(
                 continue
             spec = specs.get(key)
             recorder = recorders.get(spec) if spec is not None else None
-            if recorder is None or recorder.put is None:
+            if recorder is None:
                 recorder = _recorder(meter, recorders, group, key, spec)
             if type(value) is not float and (type(value) is not int or not INT64_MIN <= value <= INT64_MAX):
                 value = _number(group, key, value)
@@ -126,7 +158,7 @@ def create_metric_instruments(meter: Any, group: str) -> dict[str, Any]:
         recorders = recorders_of(meter)
         if recorders is None:
             return {}
-        return {key: recorders.make(meter, spec).instrument for key, spec in specs.items()}
+        return {key: recorders.make(meter, group, spec).instrument for key, spec in specs.items()}
     except Exception as fault:  # noqa: BLE001 - as above
         _warn_of_fault(group, fault)
         return {}
@@ -136,13 +168,9 @@ def _recorder(
     meter: Any, recorders: MeterRecorders, group: str, key: object, spec: MetricSpec | None
 ) -> Recorder | None:
     if spec is None:
-        warn_once(
-            ("key", group, key),
-            "metric group %r has no metric %r; %s",
-            group,
-            key,
-            registry.suggestion(key, registry.groups.get(group, ())),
-        )
+        if is_news(("key", group), key):
+            suggestion = registry.suggestion(key, registry.groups.get(group, ()))
+            warn("metric group %r has no metric %r; %s", group, key, suggestion)
         return None
     if spec.is_observable:
         warn_once(
@@ -153,7 +181,7 @@ def _recorder(
             group,
         )
         return None
-    return recorders.make(meter, spec)
+    return recorders.make(meter, group, spec)
 
 
 def _number(group: str, key: str, value: Any) -> int | float | None:
@@ -169,9 +197,7 @@ def _number(group: str, key: str, value: Any) -> int | float | None:
             "%r of metric group %r is not recorded: %s",
             key,
             group,
-            fault
-            if type(fault).__module__ == "nemo_lens.api._values"
-            else f"reading it failed with {type_name(fault)}",
+            why_unusable(fault),
         )
     return None
 
@@ -212,12 +238,8 @@ def _warn_of_group(group: object) -> None:
             ("metric group", type_name(group)), "a metric group is named by a str and not by a %s", type_name(group)
         )
         return
-    warn_once(
-        ("metric group", group),
-        "no metric group %r is registered; %s",
-        group,
-        registry.suggestion(group, registry.groups),
-    )
+    if is_news("metric group", group):
+        warn("no metric group %r is registered; %s", group, registry.suggestion(group, registry.groups))
 
 
 def _warn_of_negative(group: str, key: str, spec: MetricSpec | None) -> None:
@@ -236,3 +258,8 @@ def _warn_of_instrument(spec: MetricSpec | None, fault: Exception) -> None:
         ("failing instrument", name, type_name(fault)), "the instrument of %r failed with %s", name, type_name(fault)
     )
     debug_once(("failing instrument trace", name, type_name(fault)), "an instrument failed", exc_info=True)
+
+
+if hasattr(os, "register_at_fork"):
+    # Of threads that are not there, whose idents others may be given.
+    os.register_at_fork(after_in_child=_underway.clear)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 from _thread import RLock
+from collections.abc import Iterable
 
 from nemo_lens.api._diagnostics import nearest
 from nemo_lens.api.instruments.spec import MetricSpec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
 # Group to key to spec. Replaced as a whole; read by each recording.
 groups: Mapping[str, Mapping[str, MetricSpec]] = {}
@@ -81,12 +82,11 @@ def subscribe(callback: Callable[[], None]) -> None:
     _subscribers = (*_subscribers, callback)
 
 
-def as_registered(instrument: tuple[str, ...]) -> MetricSpec | None:
-    """Return the registered metric that is this instrument; None when no group has it any more."""
-    for content in groups.values():
-        for known in content.values():
-            if known.instrument == instrument:
-                return known
+def as_registered(group: str, instrument: tuple[str, ...]) -> MetricSpec | None:
+    """Return the metric of a group that is this instrument; None when the group has it no more."""
+    for known in groups.get(group, {}).values():
+        if known.instrument == instrument:
+            return known
     return None
 
 
@@ -98,6 +98,8 @@ def replace_groups(content: Mapping[str, Mapping[str, MetricSpec]]) -> None:
 
 
 def _checked(group: str, specs: Iterable[MetricSpec]) -> dict[str, MetricSpec]:
+    if not isinstance(specs, Iterable):
+        raise TypeError(f"metric group {group!r} takes an iterable of MetricSpec and not a {type(specs).__name__}")
     content: dict[str, MetricSpec] = {}
     names: set[str] = set()
     for spec in specs:
@@ -118,7 +120,9 @@ def _checked(group: str, specs: Iterable[MetricSpec]) -> dict[str, MetricSpec]:
 def suggestion(name: object, known: Iterable[str]) -> str:
     """Return what a message about an unknown name adds: what there is, and the nearest."""
     there = sorted(known)
-    return f"there are: {', '.join(there) or 'none'}{nearest(str(name), there)}"
+    # The str() of a key may raise anything.
+    similar = nearest(str.__str__(name), there) if issubclass(type(name), str) else ""
+    return f"there are: {', '.join(there) or 'none'}{similar}"
 
 
 def _renew_lock_in_child() -> None:

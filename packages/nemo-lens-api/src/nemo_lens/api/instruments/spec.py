@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import pairwise
 from typing import NamedTuple
 
 from nemo_lens.api._diagnostics import nearest
+from nemo_lens.api._numbers import number
 from nemo_lens.api._values import UnusableValueError
-from nemo_lens.api.instruments.numbers import number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -102,6 +102,10 @@ class MetricSpec:
 
     def __hash__(self) -> int:
         return self._hash
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The hash of a str is another one in each process.
+        return MetricSpec, tuple(getattr(self, each.name) for each in fields(self) if each.init)
 
     @property
     def instrument(self) -> tuple[str, str, str, str]:

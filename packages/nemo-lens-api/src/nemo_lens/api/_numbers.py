@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from nemo_lens.api._values import INT64_MAX, INT64_MIN, UnusableValueError, type_module, type_name, unwrap
+from nemo_lens.api._values import (
+    INT64_MAX,
+    INT64_MIN,
+    OnDeviceError,
+    UnusableValueError,
+    type_module,
+    type_name,
+    unwrap,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,3 +45,10 @@ def number(value: Any) -> int | float:
     if name in _CONVERTIBLE and _CONVERTIBLE[name] == module:
         return float(value)
     raise UnusableValueError(f"a {name} is no number")
+
+
+def why_unusable(fault: Exception) -> str:
+    """Return why ``number`` refused a value: what it raised may come from the value, and its text raise anything."""
+    if type(fault) is OnDeviceError:
+        return fault.hint
+    return str(fault) if type(fault) is UnusableValueError else f"reading it failed with {type_name(fault)}"
