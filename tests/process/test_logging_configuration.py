@@ -65,6 +65,14 @@ def test_records_left_at_exit_are_sent(written: Written) -> None:
     assert [record["body"] for record in written.logs()] == [f"record {number}" for number in range(700)]
 
 
+def test_what_is_logged_when_the_interpreter_ends(written: Written) -> None:
+    """A finalizer that logs, flushes and shuts down when the export thread runs no more waits for nothing."""
+    ended = run("console_logs", "logs_when_deleted", 20_000, environ=written.environ)
+    assert (ended.code, ended.stderr) == (0, "kept\ndeleted\n")
+    assert ended.fact("deletion_s") < 10
+    assert [record["body"] for record in written.logs()] == ["kept"]
+
+
 @pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
 def test_a_failing_exporter_feeds_nothing_back(otlp_receiver: OtlpReceiver, protocol: str) -> None:
     """With everything at DEBUG on the root logger, a collector that fails first gets each record once, and no other.

@@ -431,6 +431,12 @@ def test_behind_a_queue_listener(bridged: Bridged, log: logging.Logger) -> None:
     assert bridged.bodies() == ["x"]
 
 
+def test_a_record_that_is_none(bridged: Bridged) -> None:
+    """Called by hand, as by a queue listener whose thread would end, the bridge raises nothing whatever it is given."""
+    assert setup_logging_bridge().handle(logging.makeLogRecord({})) is False
+    assert bridged.bodies() == []
+
+
 @pytest.mark.filterwarnings("ignore:.*LoggingHandler.*:DeprecationWarning")
 def test_beside_an_opentelemetry_handler(bridged: Bridged, log: logging.Logger) -> None:
     """Where OpenTelemetry's own ``LoggingHandler`` feeds the same provider, records do not arrive twice.

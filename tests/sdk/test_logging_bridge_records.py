@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import runpy
 import sys
 import time
 import traceback
@@ -14,8 +15,10 @@ from typing import Any
 
 import pytest
 from opentelemetry._logs import SeverityNumber
+from opentelemetry.context import Context
 
 from nemo_lens.api import span_cm
+from nemo_lens.sdk import log_records
 from nemo_lens.sdk.log_records import severity_number
 from nemo_lens.sdk.logging_bridge import remove_logging_bridge, setup_logging_bridge
 from support.bridged import Bridged, bridging, fresh_logger
@@ -194,6 +197,39 @@ def test_fields_of_formatters_and_factories(bridged: Bridged, log: logging.Logge
     assert {key for key in attributes if not key.startswith("code.")} == {"shard"}
 
 
+def test_a_factory_from_before_the_import(log: logging.Logger) -> None:
+    """What a record factory adds is exported also when it was there before this library."""
+    original = logging.getLogRecordFactory()
+
+    def factory(*args: Any, **kwargs: Any) -> logging.LogRecord:
+        record = original(*args, **kwargs)
+        record.shard = 7
+        return record
+
+    logging.setLogRecordFactory(factory)
+    try:
+        fresh = runpy.run_path(log_records.__file__)
+        fields = fresh["log_fields"](log.makeRecord(log.name, logging.INFO, "", 0, "any", (), None), Context())
+    finally:
+        logging.setLogRecordFactory(original)
+    assert fields["attributes"]["shard"] == 7
+
+
+def test_a_record_that_another_thread_completes(bridged: Bridged, log: logging.Logger) -> None:
+    """A record to which somebody adds fields while it is read is exported."""
+    record = logging.makeLogRecord({"name": log.name, "levelno": logging.INFO, "msg": "formatted meanwhile"})
+
+    class Key(str):
+        def __hash__(self) -> int:
+            record.asctime = f"{getattr(record, 'asctime', '')}."
+            setattr(record, record.asctime, 0)
+            return super().__hash__()
+
+    vars(record)[Key("shard")] = 7
+    log.handle(record)
+    assert bridged.attributes()["shard"] == 7
+
+
 def test_explicit_fields_win(bridged: Bridged, log: logging.Logger) -> None:
     """An ``extra`` field by the name of a conventional attribute replaces it: who wraps a logger knows the place."""
     try:
@@ -248,6 +284,15 @@ def test_a_record_made_elsewhere(bridged: Bridged, log: logging.Logger) -> None:
     log.handle(logging.makeLogRecord(made))
     assert bridged.attributes() == {"exception.stacktrace": "Traceback: far away"}
     assert bridged.record().timestamp == 1_700_000_000_500_000_000
+
+
+@pytest.mark.parametrize("created", [-1.0, 1e12, 1e300, float("nan"), float("inf"), "yesterday", None])
+def test_a_time_that_cannot_be_sent(bridged: Bridged, log: logging.Logger, created: Any) -> None:
+    """A record with a time that OTLP has no room for is sent without; its batch would be lost otherwise."""
+    log.handle(logging.makeLogRecord({"name": log.name, "levelno": logging.INFO, "msg": "any", "created": created}))
+    record = bridged.record()
+    assert record.timestamp is None
+    assert record.observed_timestamp > 0
 
 
 def test_a_class_without_its_instance(bridged: Bridged, log: logging.Logger) -> None:

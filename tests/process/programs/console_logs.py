@@ -5,12 +5,14 @@ What it writes to standard error must be the same in both cases. Formats have ne
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import logging
 import logging.config
 import sys
 import tempfile
 import threading
+import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -180,6 +182,27 @@ def left_at_exit() -> None:
     logging.getLogger().setLevel(logging.INFO)
     for number in range(700):
         log.info("record %d", number)
+
+
+class LogsWhenItGoes:
+    """Logs, and flushes, where it is deleted: the last of all, after the functions at exit and the daemon threads."""
+
+    def __init__(self, handle: Any) -> None:
+        self._handle = handle
+
+    def __del__(self, log: Any = log, say: Any = say, clock: Any = time.monotonic) -> None:
+        started = clock()
+        log.warning("deleted")
+        self._handle.force_flush()
+        self._handle.shutdown()
+        say(deletion_s=clock() - started)
+
+
+def logs_when_deleted(timeout_ms: str) -> None:
+    """An object that lives as long as the interpreter does logs when that ends."""
+    handle = common.set_up(logs_enabled=True, shutdown_timeout_ms=int(timeout_ms))
+    builtins.kept = LogsWhenItGoes(handle)  # type: ignore[attr-defined]
+    log.warning("kept")
 
 
 def failing_collector() -> None:

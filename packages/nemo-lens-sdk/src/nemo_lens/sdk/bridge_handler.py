@@ -34,10 +34,12 @@ class LoggingBridge(logging.Handler):
 
     def handle(self, record: logging.LogRecord) -> bool:
         """Send the record unless a filter drops it, or it comes from sending one; never raise."""
-        if _in_this_thread.sending or record.name.partition(".")[0] in NEVER_EXPORTED:
+        if _in_this_thread.sending:
             return False
         _in_this_thread.sending = True
         try:
+            if record.name.partition(".")[0] in NEVER_EXPORTED:
+                return False
             if self.filters:
                 filtered = self._filtered(record)
                 if filtered is None:

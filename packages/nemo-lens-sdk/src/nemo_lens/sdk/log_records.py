@@ -14,9 +14,10 @@ from opentelemetry.context import Context
 from nemo_lens.api._outcome import end_of, exception_attributes, type_of
 from nemo_lens.api.attributes import clean_attributes, clean_text
 
-# What every record has, what formatters add, what Python 3.12 added, and what opentelemetry-instrumentation-logging
-# writes there for text formats: the record that is exported has its own ids and resource.
-_NOT_EXTRA = frozenset(vars(logging.makeLogRecord({}))) | {
+# What every record has before the application's record factory adds to it, what formatters add, what Python 3.12 added,
+# and what opentelemetry-instrumentation-logging writes there for text formats: the record that is exported has its own
+# ids and resource.
+_NOT_EXTRA = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None))) | {
     *("message", "asctime", "taskName"),
     *("otelSpanID", "otelTraceID", "otelTraceSampled", "otelServiceName"),
 }
@@ -33,6 +34,8 @@ _RANGES = (
     (logging.DEBUG, SeverityNumber.DEBUG),
 )
 _STEPS_IN_A_RANGE = 3
+# In nanoseconds since 1970, which OTLP has 64 bits for.
+_END_OF_TIME = 2**64
 _TEXTS = {"WARNING": "WARN", "CRITICAL": "FATAL"}
 
 
@@ -46,7 +49,7 @@ def log_fields(record: logging.LogRecord, context: Context) -> dict[str, Any]:
         context: The context whose span the record belongs to.
     """
     return {
-        "timestamp": int(record.created * 1e9),
+        "timestamp": _timestamp(record.created),
         "observed_timestamp": time.time_ns(),
         "context": context,
         "severity_number": severity_number(record.levelno),
@@ -54,6 +57,15 @@ def log_fields(record: logging.LogRecord, context: Context) -> dict[str, Any]:
         "body": _body(record),
         "attributes": _attributes(record),
     }
+
+
+def _timestamp(created: float) -> int | None:
+    # From elsewhere a record may have any time, and one that OTLP has no room for would cost its whole batch.
+    try:
+        nanoseconds = int(created * 1e9)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return nanoseconds if 0 <= nanoseconds < _END_OF_TIME else None
 
 
 @lru_cache(maxsize=128)
@@ -86,7 +98,8 @@ def _body(record: logging.LogRecord) -> str:
 
 
 def _attributes(record: logging.LogRecord) -> dict[str, Any]:
-    fields = vars(record)
+    # A copy, made in one step: a handler's thread may be putting fields of its own there.
+    fields = vars(record).copy()
     # The application's own first, since the SDK's limit on their number drops the first ones. They also win, where
     # one says better where a record comes from, as explicit attributes do everywhere.
     attributes: dict[Any, Any] = {key: value for key, value in fields.items() if key not in _NOT_EXTRA}

@@ -9,6 +9,7 @@ answer queue put there. Nothing that waits on the thread waits past its own dead
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from queue import Empty, SimpleQueue
@@ -100,6 +101,9 @@ class ExportPipe:
         request = _Request(closing)
         if self._closed:
             request.answer.put(True)
+        elif sys.is_finalizing():
+            # Daemon threads run no more: what waits for this one, a __del__ for instance, would wait in vain.
+            request.answer.put(False)
         elif self._thread is not None or self.start():
             self._wake.put(request)
             if self._closed:

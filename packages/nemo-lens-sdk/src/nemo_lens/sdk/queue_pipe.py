@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import deque
 from itertools import count
@@ -52,7 +53,9 @@ class QueuePipe(ExportPipe):
 
     def _send_now(self, deadline: float) -> None:
         # The process ends, and nobody flushes any more. The exporter of this very thread may queue something, too.
-        if threading.current_thread() is not self._thread and not wait_for(self.begin_flush(), deadline):
+        if threading.current_thread() is self._thread or sys.is_finalizing():
+            return
+        if not wait_for(self.begin_flush(), deadline):
             warn_once(("late", self.signal), "%s of the last moments of the process could not be exported", self.signal)
 
     def lost(self) -> int:
