@@ -1,0 +1,53 @@
+"""What moved between the supported OpenTelemetry versions, or has no public way in some of them: all of it is here."""
+
+from __future__ import annotations
+
+from nemo_lens.sdk._compat.logs import (
+    InMemoryLogRecordExporter,
+    LogRecordExporter,
+    LogRecordExportResult,
+    emit_log,
+    feeds,
+    is_logging_handler,
+    log_attributes,
+    log_to_json,
+    log_with_resource,
+)
+from nemo_lens.sdk._compat.metrics import (
+    collects_at_shutdown,
+    forget_observables,
+    keep_resource,
+    known_observables,
+    restart_metrics,
+    safe_aggregations,
+    set_metric_resource,
+)
+from nemo_lens.sdk._compat.spans import (
+    events_and_links,
+    is_suppressed,
+    succeeded,
+    suppress_instrumentation,
+)
+
+__all__ = [
+    "InMemoryLogRecordExporter",
+    "LogRecordExportResult",
+    "LogRecordExporter",
+    "collects_at_shutdown",
+    "emit_log",
+    "events_and_links",
+    "feeds",
+    "forget_observables",
+    "is_logging_handler",
+    "is_suppressed",
+    "keep_resource",
+    "known_observables",
+    "log_attributes",
+    "log_to_json",
+    "log_with_resource",
+    "restart_metrics",
+    "safe_aggregations",
+    "set_metric_resource",
+    "succeeded",
+    "suppress_instrumentation",
+]
