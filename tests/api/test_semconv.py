@@ -34,12 +34,12 @@ SPAN_BOOLEANS = "nemo.span.truncated inverted.skew"
 SPAN_INTEGERS = """
 dl.iteration dl.microbatch_id dl.batch_size dl.sequence_length dl.data_parallel.rank dl.data_parallel.size
 dl.tensor_parallel.rank dl.tensor_parallel.size dl.pipeline_parallel.rank dl.pipeline_parallel.size rl.num_rollouts
-gym.num_servers gym.rollout.batch_size
+gym.num_servers gym.rollout.batch_size thread.id
 """
 SPAN_TEXTS = """
 nemo.span.truncated.reason nemo.span.interrupted inverted.start_epoch_seconds inverted.end_epoch_seconds
 inverted.delta_seconds rl.algorithm rl.generation.backend gym.server.name gym.server.type gen_ai.operation.name
-gen_ai.provider.name gen_ai.request.model gen_ai.token.type
+gen_ai.provider.name gen_ai.request.model gen_ai.token.type thread.name
 """
 METRICS = {
     ("histogram", "s"): """gen_ai.server.request.duration gen_ai.server.time_to_first_token
@@ -114,7 +114,8 @@ def official_names() -> set[str]:
 def test_standard_names_are_those_of_the_official_package() -> None:
     """Names under an OpenTelemetry prefix exist there as they are spelled here; ``host.gpu.count`` alone is ours."""
     ours = [value for module in MODULES for value in constants(module).values()]
-    standard = {name for name in ours if name.partition(".")[0] in ("gen_ai", "k8s", "host", "service", "process")}
+    prefixes = ("gen_ai", "k8s", "host", "service", "process", "thread")
+    standard = {name for name in ours if name.partition(".")[0] in prefixes}
     standard |= {name for name in ours if name.startswith("deployment.")}
     assert len(standard) > 15
     assert standard - official_names() == {"host.gpu.count"}

@@ -310,8 +310,26 @@ def test_scopes_follow_tasks_and_bound_threads(recorded: Recorded) -> None:
     assert recorded.attributes("a") == {"phase": "train", "own": "a"}
     assert recorded.attributes("b") == {"phase": "train", "own": "b"}
     assert recorded.attributes("after") == {"phase": "train"}
-    assert recorded.attributes("bound") == {"phase": "pool"}
-    assert recorded.attributes("free") == {}
+    assert recorded.attributes("bound")["phase"] == "pool"
+    assert "phase" not in recorded.attributes("free")
+
+
+def test_spans_beside_the_main_thread_name_their_thread(recorded: Recorded) -> None:
+    """A span says on which thread it started where that is not the main one; what the caller says counts."""
+    ids: list[int] = []
+
+    def work() -> None:
+        ids.append(threading.get_native_id())
+        mark("beside")
+        mark("told", attributes={"thread.id": 7})
+
+    thread = threading.Thread(target=work, name="loader")
+    thread.start()
+    thread.join()
+    mark("main")
+    assert recorded.attributes("beside") == {"thread.id": ids[0], "thread.name": "loader"}
+    assert recorded.attributes("told") == {"thread.id": 7}
+    assert recorded.attributes("main") == {}
 
 
 def test_a_scope_left_in_another_task(recorded: Recorded) -> None:

@@ -1,4 +1,4 @@
-"""The Lens span processor: scoped attributes, the table of open spans, the hand-over to the pipe.
+"""The Lens span processor: scoped attributes, threads, the table of open spans, the hand-over to the pipe.
 
 One processor for all of it, since three in a row cost more than the span. It stays on its provider for good, because
 processors cannot be removed, and delegates to the pipe of the present run or to nothing.
@@ -9,6 +9,8 @@ application adds there follow it.
 
 from __future__ import annotations
 
+import threading
+from threading import get_ident
 from time import monotonic
 
 from opentelemetry.context import Context
@@ -16,7 +18,7 @@ from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, Synchrono
 
 from nemo_lens.api._diagnostics import debug_once
 from nemo_lens.api.scopes import current_scope
-from nemo_lens.api.semconv import NEMO_SPAN_TRUNCATED, NEMO_SPAN_TRUNCATED_REASON
+from nemo_lens.api.semconv import NEMO_SPAN_TRUNCATED, NEMO_SPAN_TRUNCATED_REASON, THREAD_ID, THREAD_NAME
 from nemo_lens.sdk import fork
 from nemo_lens.sdk.pipe import wait_for
 from nemo_lens.sdk.queue_pipe import QueuePipe
@@ -41,6 +43,7 @@ class LensSpanProcessor(SynchronousMultiSpanProcessor):
         # Spans started in this process and this run, by span id, in the order they were started.
         self._open: dict[int, Span] = {}
         self._started_through_lens: set[int] = set()
+        self._main_thread = threading.main_thread().ident
         fork.register(self)
 
     def add_span_processor(self, span_processor: SpanProcessor) -> None:
@@ -48,13 +51,15 @@ class LensSpanProcessor(SynchronousMultiSpanProcessor):
         self._followers = (*self._followers, span_processor)
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
-        """Add the attributes of the enclosing scopes and note the span as open."""
+        """Add the attributes of the enclosing scopes, and of a thread beside the main one; note the span as open."""
         if self.pipe is not None:
             self._open[span.context.span_id] = span
             scoped = current_scope.get()
             if scoped:
                 present = span.attributes or {}
                 span.set_attributes({key: value for key, value in scoped.items() if key not in present})
+            if get_ident() != self._main_thread:
+                _name_thread(span)
         for follower in self._followers:
             follower.on_start(span, parent_context=parent_context)
 
@@ -109,7 +114,8 @@ class LensSpanProcessor(SynchronousMultiSpanProcessor):
         """Do nothing."""
 
     def after_fork_in_child(self) -> None:
-        """Forget the parent's open spans: they are the parent's to export."""
+        """Forget the parent's open spans, which are the parent's to export; the thread that forked is the main one."""
+        self._main_thread = get_ident()
         self._open = {}
         self._started_through_lens = set()
 
@@ -127,3 +133,9 @@ class LensSpanProcessor(SynchronousMultiSpanProcessor):
             left = max(0.0, deadline - monotonic())
             done = follower.force_flush(int(left * 1000)) and done
         return done
+
+
+def _name_thread(span: Span) -> None:
+    # The operating system's id, which profilers know, too.
+    if THREAD_ID not in (span.attributes or {}):
+        span.set_attributes({THREAD_ID: threading.get_native_id(), THREAD_NAME: threading.current_thread().name})

@@ -88,6 +88,8 @@ _SPAN: dict[str, str] = {
     span.INVERTED_START_EPOCH_SECONDS: "start as measured, in seconds since the epoch",
     span.INVERTED_END_EPOCH_SECONDS: "end as measured, in seconds since the epoch",
     span.INVERTED_DELTA_SECONDS: "end minus start as measured, in seconds",
+    span.THREAD_ID: "thread that started it, by the operating system's id; only where that was not the main thread",
+    span.THREAD_NAME: "name of that thread",
     span.DL_ITERATION: "iteration",
     span.DL_MICROBATCH_ID: "microbatch of the iteration",
     span.DL_BATCH_SIZE: "samples of this batch",

@@ -10,6 +10,8 @@ INVERTED_SKEW = "inverted.skew"
 INVERTED_START_EPOCH_SECONDS = "inverted.start_epoch_seconds"
 INVERTED_END_EPOCH_SECONDS = "inverted.end_epoch_seconds"
 INVERTED_DELTA_SECONDS = "inverted.delta_seconds"
+THREAD_ID = "thread.id"
+THREAD_NAME = "thread.name"
 
 DL_ITERATION = "dl.iteration"
 DL_MICROBATCH_ID = "dl.microbatch_id"
@@ -46,6 +48,8 @@ SPAN_FIELDS: dict[str, type[bool] | type[int] | type[float] | type[str]] = {
     INVERTED_START_EPOCH_SECONDS: str,
     INVERTED_END_EPOCH_SECONDS: str,
     INVERTED_DELTA_SECONDS: str,
+    THREAD_ID: int,
+    THREAD_NAME: str,
     DL_ITERATION: int,
     DL_MICROBATCH_ID: int,
     DL_BATCH_SIZE: int,
