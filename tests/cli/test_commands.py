@@ -11,7 +11,7 @@ import pytest
 
 from nemo_lens.sdk.cli import main
 
-COMMANDS = ("demo", "doctor", "emit-spans", "groups", "set-slurm-resource-attrs", "tree")
+COMMANDS = ("demo", "doctor", "emit-spans", "groups", "set-slurm-resource-attrs", "timeline", "tree")
 
 
 def test_help_lists_the_commands_and_loads_none_of_them() -> None:

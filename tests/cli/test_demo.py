@@ -184,6 +184,22 @@ def test_it_prints_the_tree_and_what_to_do_next(default_demo: Demo) -> None:
     assert "dl.microbatch_id = 1" in again.stdout
 
 
+def test_its_hints_answer(default_demo: Demo) -> None:
+    """Three steps are too few for a verdict: the hint makes a run that has one, and names its rank and phase."""
+    (line,) = [text for text in default_demo.done.stdout.splitlines() if "timeline --summary" in text]
+    first, second = (command.split()[1:] for command in line.split(" && "))
+    folder = default_demo.folder.parent
+    made = demo(folder, *first[1:])
+    assert made.returncode == 0, made.stderr
+    # Hundreds of lines of a tree would hide what to do next.
+    assert re.match(r"\d+ spans, too many to show here: nemo-lens tree \./\S+\n\nFiles: ", made.stdout)
+    assert f"  nemo-lens {' '.join(second[:-1])} ./{second[-1]}\n" in made.stdout
+    found = subprocess.run(
+        [*NEMO_LENS, *second], cwd=folder, env=environment(), capture_output=True, text=True, timeout=30, check=True
+    )
+    assert re.search(r"^Rank 1 .* is slow, in train\.microbatch", found.stdout, re.MULTILINE)
+
+
 def test_progress_is_plain_lines_where_there_is_no_terminal(default_demo: Demo) -> None:
     """Standard error has a line at the start and one for each rank, and not one warning."""
     lines = default_demo.done.stderr.splitlines()

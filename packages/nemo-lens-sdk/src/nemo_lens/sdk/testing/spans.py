@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nemo_lens.sdk.cli._otlp_spans import Event, Link, Span
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class RecordedSpan(Span):
+class RecordedSpan:
     """A finished span.
 
     ``name``, ``attributes``, ``trace_id`` and ``span_id`` (hex), ``events`` (``name``, ``time_ns``, ``attributes``),
@@ -23,8 +23,21 @@ class RecordedSpan(Span):
     ``producer`` or ``consumer``.
     """
 
-    kind: str = "internal"
-    _family: dict[tuple[str, str], RecordedSpan] = field(default_factory=dict)
+    trace_id: str
+    span_id: str
+    parent_id: str
+    name: str
+    start_ns: int
+    end_ns: int
+    status_code: int
+    status_message: str
+    attributes: Mapping[str, object]
+    events: tuple[Event, ...]
+    links: tuple[Link, ...]
+    resource: Mapping[str, object]
+    scope: str
+    kind: str
+    _family: dict[tuple[str, str], RecordedSpan]
 
     @property
     def status(self) -> str:
@@ -55,6 +68,11 @@ class RecordedSpan(Span):
 
 
 _STATUSES = ("UNSET", "OK", "ERROR")
+
+
+def as_read(span: RecordedSpan) -> Span:
+    """Return the span as the command line reads it from a file."""
+    return Span(*(getattr(span, name) for name in Span._fields))
 
 
 def recorded_spans(finished: Iterable[ReadableSpan]) -> list[RecordedSpan]:

@@ -9,27 +9,28 @@ from typing import TYPE_CHECKING
 from nemo_lens.sdk.cli._forest import Forest
 from nemo_lens.sdk.cli._otlp_spans import STATUS_ERROR
 from nemo_lens.sdk.cli._terminal import printable
+from nemo_lens.sdk.testing.spans import as_read
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
     from nemo_lens.sdk.cli._otlp_spans import Span
+    from nemo_lens.sdk.testing.spans import RecordedSpan
 
 _INDENT = "  "
 # Depth and text of each span, a parent before its children.
 Lines = list[tuple[int, str]]
 
 
-def tree_of(spans: Iterable[Span], attributes: bool | Collection[str]) -> Lines:
+def tree_of(spans: Iterable[RecordedSpan], attributes: bool | Collection[str]) -> Lines:
     """Return the trees of all traces, roots and siblings in the order they started.
 
     Args:
         spans: the spans; one whose parent is not among them is a root.
         attributes: True to show all attributes, or the names of those to show.
     """
-    return [
-        (place.depth, _line(node.span, attributes)) for trace in Forest(spans).traces for node, place in trace.walk()
-    ]
+    forest = Forest(as_read(span) for span in spans)
+    return [(place.depth, _line(node.span, attributes)) for trace in forest.traces for node, place in trace.walk()]
 
 
 def expected_tree(text: str) -> Lines:
