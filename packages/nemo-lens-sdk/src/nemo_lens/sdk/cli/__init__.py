@@ -23,6 +23,7 @@ _COMMANDS = {
     "emit-spans": "export spans that a shell script measured",
     "groups": "list the span groups and presets of every installed library",
     "set-slurm-resource-attrs": "print the line that hands a SLURM job's attributes on to its processes",
+    "timeline": "draw the spans and metrics of all ranks as one trace for Perfetto",
     "tree": "show the span tree of OTLP JSON lines files",
 }
 

@@ -1,8 +1,8 @@
 """A small training run of several processes, instrumented the way a library would be: meant to be read and copied.
 
-A launcher starts ranks, spawned and forked ones. Each rank trains a few steps; one microbatch fails; rank 0 writes a
-checkpoint, in a forked process of its own. No line depends on whether telemetry is on. The numbers are made up and the
-work is sleep.
+A launcher starts ranks, spawned and forked ones. Each rank trains a few steps, and in each the ranks wait for each
+other; one microbatch fails; rank 0 writes a checkpoint, in a forked process of its own. No line depends on whether
+telemetry is on. The numbers are made up and the work is sleep.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ import asyncio
 import multiprocessing
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from multiprocessing.synchronize import Barrier
 
 from nemo_lens.api import (
     NemoLensConfig,
@@ -54,6 +56,8 @@ SpanRegistry.register(
 MICROBATCHES = 2
 # No message from any rank for so long: something is wrong, and the run is given up.
 _STALLED_S = 60.0
+# What a rank that is made slow needs more for a forward pass.
+_SLOW_S = 0.02
 
 
 class RunFailedError(Exception):
@@ -70,7 +74,13 @@ class Report:
     carrier: dict[str, str] = field(default_factory=dict)
 
 
-def launch(config: NemoLensConfig, ranks: int, steps: int, progress: Callable[[Report], None]) -> None:
+def launch(
+    config: NemoLensConfig,
+    ranks: int,
+    steps: int,
+    progress: Callable[[Report], None],
+    slow_rank: int | None = None,
+) -> None:
     """Run the launcher: start all ranks, collect their results.
 
     Args:
@@ -78,6 +88,7 @@ def launch(config: NemoLensConfig, ranks: int, steps: int, progress: Callable[[R
         ranks: number of ranks.
         steps: training steps of each.
         progress: called for each report of a rank.
+        slow_rank: a rank that is to be slow.
 
     Raises:
         RunFailedError: a rank ended with an error, or there was no sign of life.
@@ -92,12 +103,13 @@ def launch(config: NemoLensConfig, ranks: int, steps: int, progress: Callable[[R
         # 3. What a child needs travels in the environment: the settings, and the trace context (TRACEPARENT).
         os.environ.update(config.to_env())
         inject_context(os.environ)
-        _run_ranks(ranks, steps, progress)
+        _run_ranks(ranks, steps, progress, slow_rank)
 
 
-def _run_ranks(ranks: int, steps: int, progress: Callable[[Report], None]) -> None:
+def _run_ranks(ranks: int, steps: int, progress: Callable[[Report], None], slow_rank: int | None) -> None:
     spawn, fork = multiprocessing.get_context("spawn"), multiprocessing.get_context("fork")
     weights = [multiprocessing.Pipe(duplex=False) for _ in range(1, ranks)]
+    barrier = spawn.Barrier(ranks)
     processes: dict[Connection, tuple[int, BaseProcess]] = {}
     try:
         for rank in range(ranks):
@@ -105,7 +117,8 @@ def _run_ranks(ranks: int, steps: int, progress: Callable[[Report], None]) -> No
             peers = [send for _, send in weights] if rank == 0 else [weights[rank - 1][0]]
             # Even ranks are spawned, as a launcher or torchrun does; odd ones forked, as a data loader does.
             start = spawn.Process if rank % 2 == 0 else fork.Process
-            process: BaseProcess = start(target=run_rank, args=(rank, ranks, steps, peers, outbox), name=f"rank {rank}")
+            arguments = (rank, ranks, steps, peers, barrier, outbox, rank == slow_rank)
+            process: BaseProcess = start(target=run_rank, args=arguments, name=f"rank {rank}")
             process.start()
             outbox.close()  # so that the inbox ends with the rank
             processes[inbox] = rank, process
@@ -141,7 +154,15 @@ def _collect(processes: dict[Connection, tuple[int, BaseProcess]], progress: Cal
             progress(report)
 
 
-def run_rank(rank: int, ranks: int, steps: int, peers: list[Connection], outbox: Connection) -> None:
+def run_rank(
+    rank: int,
+    ranks: int,
+    steps: int,
+    peers: list[Connection],
+    barrier: Barrier,
+    outbox: Connection,
+    slow: bool,
+) -> None:
     """Run one rank: the main function of a worker process, spawned or forked."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the launcher ends its ranks
     launcher = os.getppid()
@@ -153,8 +174,12 @@ def run_rank(rank: int, ranks: int, steps: int, peers: list[Connection], outbox:
         loss = 0.0
         for step in range(steps):
             if os.getppid() != launcher:
+                barrier.abort()
                 return  # it was killed, and nobody waits for the result
-            loss = train_step(rank, step, fails=rank == 1 and step == min(1, steps - 1))
+            try:
+                loss = train_step(rank, step, barrier, fails=rank == 1 and step == min(1, steps - 1), slow=slow)
+            except threading.BrokenBarrierError:
+                return  # another rank has given up
             outbox.send(Report(rank, step + 1))
         if rank == 0:
             save_checkpoint(steps)
@@ -177,7 +202,7 @@ def share_weights(rank: int, peers: list[Connection]) -> None:
         time.sleep(0.003)
 
 
-def train_step(rank: int, step: int, *, fails: bool) -> float:
+def train_step(rank: int, step: int, barrier: Barrier, *, fails: bool, slow: bool) -> float:
     """Train one step and return its loss. A microbatch that fails is left out of it."""
     started = time.perf_counter()
     losses = []
@@ -185,10 +210,13 @@ def train_step(rank: int, step: int, *, fails: bool) -> float:
     with span_attributes({DL_ITERATION: step}), managed_span("step", "train.step"):
         for number in microbatches(step):
             try:
-                losses.append(train_microbatch(rank, step, number, fails=fails and number == MICROBATCHES - 1))
+                losses.append(train_microbatch(rank, step, number, fails and number == MICROBATCHES - 1, slow))
             except FloatingPointError:
                 # The span of the microbatch has recorded the error. The step goes on, and so does the program.
                 mark("microbatch.skipped", group="microbatch", attributes={DL_MICROBATCH_ID: number})
+        # As in data-parallel training: the early ranks wait here for the late ones.
+        with managed_span("comm", "grads.all_reduce"):
+            barrier.wait(_STALLED_S)
         with managed_span("compute", "optimizer.step"):
             time.sleep(0.002)
     histogram = get_meter("demo").create_histogram("demo.step.duration", unit="s")
@@ -209,12 +237,12 @@ def microbatches(step: int) -> Iterator[int]:
 @trace_fn(
     "microbatch",
     "train.microbatch",
-    attributes=lambda rank, step, number, fails: {DL_MICROBATCH_ID: number, DL_BATCH_SIZE: 4},
+    attributes=lambda rank, step, number, fails, slow: {DL_MICROBATCH_ID: number, DL_BATCH_SIZE: 4},
 )
-def train_microbatch(rank: int, step: int, number: int, fails: bool) -> float:
+def train_microbatch(rank: int, step: int, number: int, fails: bool, slow: bool) -> float:
     """Run one microbatch forward and backward and return its loss."""
     with managed_span("compute", "forward"):
-        time.sleep(0.008 + 0.002 * rank)
+        time.sleep(0.008 + 0.002 * rank + (_SLOW_S if slow else 0))
         if fails:
             raise FloatingPointError(f"loss is nan at step {step}, microbatch {number}")
     with managed_span("compute", "backward"):

@@ -14,7 +14,12 @@ from nemo_lens.api import NemoLensConfig, SpanRegistry
 from nemo_lens.api._diagnostics import nearest
 from nemo_lens.api.config import sdk_disabled
 from nemo_lens.sdk.cli import _demo_run
+from nemo_lens.sdk.cli._otlp_reader import OtlpReader, expand
+from nemo_lens.sdk.cli._progress import ProgressLine
 from nemo_lens.sdk.cli._terminal import Terminal
+from nemo_lens.sdk.cli._timeline.summary.comparison import MIN_STEPS
+from nemo_lens.sdk.cli._timeline.viewer import show
+from nemo_lens.sdk.cli.timeline import DEFAULT_OUT, draw
 from nemo_lens.sdk.cli.tree import print_trees
 
 TYPE_CHECKING = False
@@ -23,6 +28,10 @@ if TYPE_CHECKING:
 
 _RANKS = (3, 64)
 _STEPS = (1, 1000)
+_WRONG_ARGUMENTS = 2
+_SLOW_RUN = "nemo-lens-demo-slow"
+# Steps of all ranks together. What is more is a tree of hundreds of lines, with what to do next at its far end.
+_MAX_TREE_STEPS = 30
 
 # The demo is a run of its own: what it is started in must not become its parent.
 _CONTEXT_VARIABLES = ("TRACEPARENT", "TRACESTATE", "BAGGAGE")
@@ -44,10 +53,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--steps", type=_whole_number(*_STEPS), default=3, metavar="N", help="steps of each (default: %(default)s)"
     )
     parser.add_argument(
+        "--slow-rank",
+        type=_whole_number(0, _RANKS[1] - 1),
+        metavar="RANK",
+        help="make one rank slow, for timeline --summary to find; with 20 steps or more",
+    )
+    parser.add_argument(
         "--out",
         type=_empty_folder,
         metavar="FOLDER",
         help="where the files go, new or empty (default: ./nemo-lens-demo-RUN)",
+    )
+    parser.add_argument(
+        "--open",
+        action="store_true",
+        help="draw the run and open the picture in the browser, until Ctrl-C; needs nemo-lens-sdk[view]",
     )
 
 
@@ -56,6 +76,9 @@ def run(arguments: argparse.Namespace) -> int:
     if sdk_disabled():
         _complain("OTEL_SDK_DISABLED=true switches all telemetry off: unset it to see the demo")
         return 1
+    if arguments.slow_rank is not None and arguments.slow_rank >= arguments.ranks:
+        _complain(f"error: argument --slow-rank: there are only ranks 0 to {arguments.ranks - 1}")
+        return _WRONG_ARGUMENTS
     run_id = uuid.uuid4().hex[:12]
     out: Path = arguments.out or Path(f"nemo-lens-demo-{run_id}")
     try:
@@ -75,7 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
     progress = _Progress(arguments.ranks, arguments.steps)
     try:
         with _own_environment(), progress:
-            _demo_run.launch(config, arguments.ranks, arguments.steps, progress.report)
+            _demo_run.launch(config, arguments.ranks, arguments.steps, progress.report, arguments.slow_rank)
     except (_demo_run.RunFailedError, ValueError) as error:
         _complain(str(error))
         with contextlib.suppress(OSError):
@@ -83,22 +106,41 @@ def run(arguments: argparse.Namespace) -> int:
         if out.exists():
             _complain(f"what was recorded until then: nemo-lens tree {_shown(out)}")
         return 1
-    if print_trees([out], quiet=True) != 0:
+    if not _show_spans(out, small=arguments.ranks * arguments.steps <= _MAX_TREE_STEPS):
         _complain("no span was recorded: look for OTEL_ variables in the environment, OTEL_TRACES_SAMPLER for one")
         return 1
-    _say_what_next(out)
+    _say_what_next(out, compares=arguments.slow_rank is not None and arguments.steps >= MIN_STEPS)
+    if arguments.open:
+        picture = out / DEFAULT_OUT
+        sys.stdout.write("\n")
+        return draw([out], str(picture), quiet=True) or show(picture, _complain)
     return 0
 
 
-def _say_what_next(out: Path) -> None:
+def _show_spans(out: Path, *, small: bool) -> bool:
+    """Print the tree of a small run, else how many spans there are. Return whether there are any."""
+    if small:
+        return print_trees([out], quiet=True) == 0
+    spans = sum(1 for _ in OtlpReader(_complain).read(expand([str(out)], _complain)))
+    if spans:
+        Terminal(sys.stdout).line(f"{spans} spans, too many to show here: nemo-lens tree {_shown(out)}")
+    return spans > 0
+
+
+def _say_what_next(out: Path, *, compares: bool) -> None:
     terminal = Terminal(sys.stdout)
     shown = _shown(out)
+    summary = f"nemo-lens timeline --summary {shown if compares else _SLOW_RUN}"
+    if not compares:
+        summary = f"nemo-lens demo --slow-rank 1 --steps 20 --out {_SLOW_RUN} && {summary}"
     count = len(list(out.iterdir()))
     terminal.line()
     terminal.line(f"{terminal.paint('Files:', 'bold')} {shown} ({count} files of OTLP JSON lines, spans and metrics)")
     terminal.line(f"{terminal.paint('The traced program:', 'bold')} {_demo_run.__file__}")
     terminal.line(terminal.paint("Next:", "bold"))
     for command, text in (
+        (f"nemo-lens timeline --open -o {shown}/{DEFAULT_OUT} {shown}", "the same as a picture, in the browser"),
+        (summary, "which rank is slow, and in which phase"),
         (f"nemo-lens tree --attributes {shown}", "the same with attributes and events"),
         ("nemo-lens demo --span-groups detailed", "more spans; minimal has fewer"),
         ("nemo-lens groups", "what the libraries installed here can trace"),
@@ -120,15 +162,13 @@ class _Progress:
         self._all_steps = ranks * steps
         self._steps = 0
         self._done = 0
-        self._terminal = Terminal(sys.stderr)
+        self._line = ProgressLine("demo")
 
     def __enter__(self) -> None:
-        self._show(f"starting {self._ranks} ranks")
+        self._line.say(f"starting {self._ranks} ranks")
 
     def __exit__(self, *exc_info: object) -> None:
-        if self._terminal.is_tty:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+        self._line.clear()
 
     def report(self, report: _demo_run.Report) -> None:
         """Take in the report of a rank."""
@@ -136,17 +176,9 @@ class _Progress:
             self._steps += 1
         else:
             self._done += 1
-            if not self._terminal.is_tty:
-                self._show(f"rank {report.rank} done, {self._done} of {self._ranks}")
-        if self._terminal.is_tty:
-            self._show(f"step {self._steps} of {self._all_steps}, {self._done} of {self._ranks} ranks done")
-
-    def _show(self, text: str) -> None:
-        if self._terminal.is_tty:
-            sys.stderr.write(f"\r\x1b[Knemo-lens demo: {text}")
-            sys.stderr.flush()
-        else:
-            self._terminal.line(f"nemo-lens demo: {text}")
+            if not self._line.is_live:
+                self._line.say(f"rank {report.rank} done, {self._done} of {self._ranks}")
+        self._line.show(f"step {self._steps} of {self._all_steps}, {self._done} of {self._ranks} ranks done")
 
 
 @contextlib.contextmanager

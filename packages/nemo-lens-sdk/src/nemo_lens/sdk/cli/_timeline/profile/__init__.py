@@ -1,0 +1,1 @@
+"""Traces of the PyTorch profiler: read, given to the processes they are of, and drawn under their spans."""
