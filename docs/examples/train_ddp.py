@@ -4,6 +4,10 @@
     NEMO_LENS_ENABLED=1 NEMO_LENS_EXPORTER=file torchrun --standalone --nproc-per-node 4 train_ddp.py
     nemo-lens tree nemo-lens/*/
 
+With ``PROFILE=profiles`` PyTorch's profiler runs, too, and its operators can be looked at below the spans:
+
+    nemo-lens timeline nemo-lens/*/ --with-profiler profiles
+
 The span of a step on rank 0 is the root of a trace. ``broadcast_trace_context`` hands it to the other ranks, whose
 spans become its children: the slowest rank of a step is seen at a glance. A step links to the epoch of its own rank.
 
@@ -15,12 +19,13 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 from sklearn.datasets import load_digits
 from torch import distributed, nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.profiler import ProfilerActivity, profile, tensorboard_trace_handler
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, get_worker_info
 
 from nemo_lens.api import (
@@ -108,6 +113,14 @@ def validate(rank: int, model: nn.Module, loader: DataLoader) -> None:
         print(f"right {right.item()} of {len(loader.dataset)}", flush=True)
 
 
+def profiler() -> AbstractContextManager[object]:
+    """Return PyTorch's profiler where the environment says so; it writes a file for each rank into that folder."""
+    folder = os.environ.get("PROFILE")
+    if not folder:
+        return nullcontext()
+    return profile(activities=[ProfilerActivity.CPU], on_trace_ready=tensorboard_trace_handler(folder))
+
+
 def main() -> None:
     """Train on this rank, as torchrun says which one it is."""
     rank = int(os.environ["RANK"])
@@ -131,7 +144,8 @@ def main() -> None:
         worker_init_fn=start_worker,
     )
     with setup_telemetry(), span_cm("train"):
-        train(rank, model, loader, optimizer)
+        with profiler():
+            train(rank, model, loader, optimizer)
         validate(rank, model.module, check)
     distributed.destroy_process_group()
 

@@ -192,3 +192,6 @@ def alongside_activations() -> None:
 if __name__ == "__main__":
     scenario: Callable[..., None] = globals()[sys.argv[1]]
     scenario(*sys.argv[2:])
+    nemo_lens.api.get_telemetry().shutdown()
+    # Not through the interpreter's end, where torch aborts now and then (terminate called without an active exception).
+    os._exit(0)
