@@ -24,12 +24,14 @@ REPORTS = ROOT / ".cache" / "reports"
 
 PYTHONS = ["3.10", "3.11", "3.12", "3.13"]
 TORCH_PYTHON = "3.11"
+TIMELINE_PYTHONS = [PYTHONS[0], PYTHONS[-1]]
 GROUPS = nox.project.load_toml(ROOT / "pyproject.toml")["dependency-groups"]
 API, SDK, CONTRIB = (f"packages/nemo-lens-{name}" for name in ("api", "sdk", "contrib"))
 WEB = f"{CONTRIB}[fastapi,aiohttp]"
 # Folders of tests/ that have a session of their own; the rest is `unit`.
 OWN_SESSION = (
     "benchmarks",
+    "browser",
     "compile",
     "gpu",
     "packaging",
@@ -37,6 +39,7 @@ OWN_SESSION = (
     "readme",
     "receivers",
     "slurm",
+    "timeline",
     "torchrun",
     "typing",
 )
@@ -55,10 +58,12 @@ def tests(session: nox.Session) -> None:
         "lint",
         *_unit_sessions(),
         *(f"process(python='{python}', opentelemetry='{version}')" for python, version in PROCESS_COMBINATIONS),
+        *(f"timeline-{python}" for python in TIMELINE_PYTHONS),
         "api_alone",
         "sdk_alone",
         "packaging",
         "receivers",
+        "browser",
         "slurm",
         "ray",
         "readme",
@@ -83,6 +88,13 @@ def process(session: nox.Session, opentelemetry: str) -> None:
     """Test forks, exits, signals, dead collectors and the command line with real processes."""
     _install_versions(session, opentelemetry)
     _pytest(session, *(session.posargs or ("-n", "2", "--dist", "loadgroup", *PROCESS_TESTS)))
+
+
+@nox.session(python=TIMELINE_PYTHONS)
+def timeline(session: nox.Session) -> None:
+    """Test the pictures and summaries of runs, which are made by the standard library alone."""
+    _install(session, "-e", API, "-e", SDK, *GROUPS["test"])
+    _pytest(session, *(session.posargs or ("-n", "2", "tests/timeline")))
 
 
 @nox.session
@@ -132,6 +144,20 @@ def receivers(session: nox.Session) -> None:
     """Send all signals to a third party's receivers, the real Collector and a real metrics database."""
     _install(session, "-e", API, "-e", SDK, *GROUPS["test"], *GROUPS["receivers"])
     _pytest(session, *(session.posargs or ("tests/receivers",)))
+
+
+@nox.session
+def browser(session: nox.Session) -> None:
+    """Look at timelines in a real Perfetto in a real Chromium. Needs `chromium`; keeps its pictures in .cache."""
+    _install(session, "-e", API, "-e", f"{SDK}[view]", *GROUPS["test"], *GROUPS["browser"])
+    _pytest(session, *(session.posargs or ("tests/browser",)))
+
+
+@nox.session
+def screenshots(session: nox.Session) -> None:
+    """Make the pictures of the guides anew. No part of `tests`."""
+    _install(session, "-e", API, "-e", f"{SDK}[view]", *GROUPS["browser"])
+    session.run("python", "docs/make_screenshots.py")
 
 
 @nox.session
