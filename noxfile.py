@@ -44,13 +44,20 @@ OWN_SESSION = (
     "typing",
 )
 # What starts processes all the time, and so is slow, runs on the two ends and in the middle.
-PROCESS_TESTS = ("tests/process", "tests/cli", "tests/contrib/test_web_processes.py")
+PROCESS_TESTS = (
+    "tests/process",
+    "tests/cli",
+    "tests/contrib/test_web_processes.py",
+    "tests/sdk/test_nvml_bounds.py",
+    "tests/sdk/test_pytest_plugin.py",
+    "tests/sdk/test_pytest_plugin_docs.py",
+)
 PROCESS_COMBINATIONS = (("3.10", "floor"), ("3.11", "newest"), ("3.13", "newest"))
 
 
 @nox.session(python=False)
 def tests(session: nox.Session) -> None:
-    """Run everything: what CI runs, on the interpreters that are here. About 16 minutes on two cores."""
+    """Run everything: what CI runs, on the interpreters that are here. About 22 minutes on two cores."""
     shutil.rmtree(REPORTS, ignore_errors=True)
     REPORTS.mkdir(parents=True)
     _prepare_peers()
