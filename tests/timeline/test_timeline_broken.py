@@ -296,7 +296,11 @@ def test_a_full_disk_under_the_output_is_a_clear_error(folder: Path) -> None:
 def test_a_signal_while_reading_leaves_nothing(number: signal.Signals, code: int, folder: Path) -> None:
     """Ctrl-C, a scheduler's end, a lost connection: no output, no temporary file, no traceback."""
     os.mkfifo(folder / "pipe")
-    with _running(folder, "pipe") as process, (folder / "pipe").open("wb") as writer:
+    with (
+        _inherited(number, signal.SIG_DFL),
+        _running(folder, "pipe") as process,
+        (folder / "pipe").open("wb") as writer,
+    ):
         # More than a pipe holds: when this returns, the command is in the middle of it.
         for count in range(30):
             writer.write(f"{line(*(span('x', count * 100 + item) for item in range(1, 100)))}\n".encode())
@@ -310,17 +314,14 @@ def test_a_signal_while_reading_leaves_nothing(number: signal.Signals, code: int
 def test_under_nohup_a_lost_connection_is_none(folder: Path) -> None:
     """A signal that is ignored stays ignored, and the picture is drawn."""
     os.mkfifo(folder / "pipe")
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # which the command inherits
-    try:
-        with _running(folder, "pipe") as process, (folder / "pipe").open("wb") as writer:
-            for count in range(30):
-                writer.write(f"{line(*(span('x', count * 100 + item) for item in range(1, 100)))}\n".encode())
-            writer.flush()
-            process.send_signal(signal.SIGHUP)
-            writer.close()
-            _, err = process.communicate(timeout=30)
-    finally:
-        signal.signal(signal.SIGHUP, before)
+    ignored = _inherited(signal.SIGHUP, signal.SIG_IGN)
+    with ignored, _running(folder, "pipe") as process, (folder / "pipe").open("wb") as writer:
+        for count in range(30):
+            writer.write(f"{line(*(span('x', count * 100 + item) for item in range(1, 100)))}\n".encode())
+        writer.flush()
+        process.send_signal(signal.SIGHUP)
+        writer.close()
+        _, err = process.communicate(timeout=30)
     assert (process.returncode, err) == (0, b"")
 
 
@@ -332,7 +333,7 @@ def test_a_signal_while_drawing_leaves_what_was_there(out: str, folder: Path) ->
     write_span_files(inputs, 2, 60_000)
     for _ in range(3):  # the machine may be too busy to catch it in the act
         (folder / out).write_text("before")
-        with _running(folder, "in", "-o", out) as process:
+        with _inherited(signal.SIGINT, signal.SIG_DFL), _running(folder, "in", "-o", out) as process:
             while process.poll() is None and not any(name.endswith(".part") for name in os.listdir(folder)):
                 time.sleep(0.001)
             process.send_signal(signal.SIGINT)
@@ -354,6 +355,16 @@ def test_a_reader_of_the_output_that_leaves_is_no_error(folder: Path) -> None:
         assert process.stderr is not None
         err = process.stderr.read()
         assert (process.wait(timeout=30), err) == (0, b"")
+
+
+@contextlib.contextmanager
+def _inherited(number: signal.Signals, action: signal.Handlers) -> Iterator[None]:
+    """Have commands start with this action: that of the tests themselves depends on who started them."""
+    before = signal.signal(number, signal.default_int_handler if number == signal.SIGINT else action)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
 
 
 @contextlib.contextmanager

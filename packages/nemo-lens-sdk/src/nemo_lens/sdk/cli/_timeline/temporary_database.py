@@ -47,8 +47,8 @@ class TemporaryDatabase:
                     f"PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; PRAGMA locking_mode=EXCLUSIVE;"
                     f"PRAGMA cache_size=-{_CACHE_KIB}; PRAGMA temp_store=FILE;{schema}"
                 )
-                # Deprecated, and left out of some builds; a folder's name may be no text.
-                with contextlib.suppress(sqlite3.Error, UnicodeEncodeError):
+                # Deprecated, and left out of some builds; a folder's name may be no text, which Python 3.10 warns of.
+                with contextlib.suppress(sqlite3.Error, sqlite3.Warning, UnicodeEncodeError):
                     quoted = str(self.folder.absolute()).replace("'", "''")
                     self._db.execute(f"PRAGMA temp_store_directory='{quoted}'")
             finally:
