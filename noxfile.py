@@ -94,14 +94,15 @@ def unit(session: nox.Session, opentelemetry: str) -> None:
 def process(session: nox.Session, opentelemetry: str) -> None:
     """Test forks, exits, signals, dead collectors, the command line and the pytest plug-in with real processes."""
     _install_versions(session, opentelemetry)
-    _pytest(session, *(session.posargs or ("-n", "2", "--dist", "loadgroup", *PROCESS_TESTS)))
+    # Mostly they wait.
+    _pytest(session, *(session.posargs or ("-n", "3", "--dist", "loadgroup", *PROCESS_TESTS)))
 
 
 @nox.session(python=TIMELINE_PYTHONS)
 def timeline(session: nox.Session) -> None:
     """Test the pictures and summaries of runs, which are made by the standard library alone."""
     _install(session, "-e", API, "-e", SDK, *GROUPS["test"])
-    _pytest(session, *(session.posargs or ("-n", "2", "tests/timeline")))
+    _pytest(session, *(session.posargs or ("-n", "3", "tests/timeline")))
 
 
 @nox.session
