@@ -131,13 +131,13 @@ def test_the_most_specific_bridge_that_admits_a_record(unattached: Bridged, log:
 def test_a_bridge_for_a_logger_that_is_not_there(unattached: Bridged) -> None:
     """Setting up makes no logger, which ``dictConfig`` would disable; its children's records go through it."""
     known = set(logging.root.manager.loggerDict)
-    setup_logging_bridge("absent.library")
+    setup_logging_bridge("absent.package")
     assert set(logging.root.manager.loggerDict) == known
-    logging.getLogger("absent.library.part").warning("child")
+    logging.getLogger("absent.package.part").warning("child")
     logging.getLogger("absent.librarian").warning("another")
     logging.getLogger("absent").warning("parent")
-    remove_logging_bridge("absent.library")
-    logging.getLogger("absent.library.part").warning("after")
+    remove_logging_bridge("absent.package")
+    logging.getLogger("absent.package.part").warning("after")
     assert unattached.bodies() == ["child"]
 
 

@@ -20,6 +20,7 @@ from opentelemetry.trace import Link, Status
 
 from nemo_lens.api._diagnostics import warn_once
 from nemo_lens.api._numbers import number
+from nemo_lens.api._values import INT64_MAX, INT64_MIN
 from nemo_lens.api.attributes import clean_attributes, clean_text, text_limit
 from nemo_lens.sdk import _compat
 
@@ -27,7 +28,6 @@ from nemo_lens.sdk import _compat
 MAX_PART_CHARACTERS = 2 * 1024 * 1024
 # What an attribute takes beside its text: tags, lengths, a number.
 _OVERHEAD = 16
-_MIN_INT64, _MAX_INT64 = -(2**63), 2**63 - 1
 _LARGEST_FLOAT_BITS = 1023
 # Attributes of ours must not be redacted twice: what was redacted is text already, and what was not was the user's
 # own span.set_attribute.
@@ -253,7 +253,7 @@ def _weigh(attributes: Mapping[str, Any] | None) -> int:
             length = len(value)
             total += length if length <= longest and value.isascii() else _weigh_text(value)
         elif kind is int:
-            if not _MIN_INT64 <= value <= _MAX_INT64:
+            if not INT64_MIN <= value <= INT64_MAX:
                 raise _UnsendableError
         elif kind is not bool and kind is not float:
             total += _weigh_value(value)
@@ -265,7 +265,7 @@ def _weigh_value(value: Any) -> int:
     if isinstance(value, str):
         return _weigh_text(value)
     if isinstance(value, int):
-        if not _MIN_INT64 <= value <= _MAX_INT64:
+        if not INT64_MIN <= value <= INT64_MAX:
             raise _UnsendableError
         return 0
     if isinstance(value, (tuple, list)):

@@ -38,19 +38,30 @@ _FILE_NAME = re.compile(r"\.jsonl(\.\d+)?(\.gz)?(\.\d+)?$")
 _SIGNALS = {"resourceSpans": "span", "resourceMetrics": "metric", "resourceLogs": "log", "resourceProfiles": "profile"}
 
 
-def expand(paths: Iterable[str], report: Callable[[str], None]) -> list[Path]:
-    """Return the files that ``paths`` name: files as they are, directories searched for OTLP JSON lines files.
+def expand(
+    paths: Iterable[str],
+    report: Callable[[str], None],
+    names: re.Pattern[str] = _FILE_NAME,
+    named: str = "*.jsonl or *.jsonl.gz",
+) -> list[Path]:
+    """Return the files that ``paths`` name: files as they are, directories searched for files of these names.
 
     A file that is named twice is returned once. A directory without such files is reported.
+
+    Args:
+        paths: files and directories.
+        report: called with one line of text for a directory without such files.
+        names: found in the names of the files to search for; default those of OTLP JSON lines files.
+        named: how the report calls them.
     """
     files: dict[str, Path] = {}
     for text in paths:
         path = Path(text)
         found = [path]
         if os.path.isdir(text):  # noqa: PTH112 - Path.is_dir raises for a name that is too long
-            found = sorted(item for item in path.rglob("*") if _FILE_NAME.search(item.name) and item.is_file())
+            found = sorted(item for item in path.rglob("*") if names.search(item.name) and item.is_file())
             if not found:
-                report(f"{printable(text)}: no *.jsonl or *.jsonl.gz file in this directory")
+                report(f"{printable(text)}: no {named} file in this directory")
         for item in found:
             # Path.resolve raises for links in a circle.
             files.setdefault(os.path.realpath(item), item)

@@ -82,6 +82,11 @@ def printable(text: object) -> str:
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
 
 
+def counted(number: int, one: str, many: str = "") -> str:
+    """Return ``1 span``, ``2 spans``; ``many`` is the plural where it is not ``one`` with an s."""
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
 def columns_of(text: str) -> int:
     """Return how many columns of a terminal ``text`` takes."""
     if text.isascii():

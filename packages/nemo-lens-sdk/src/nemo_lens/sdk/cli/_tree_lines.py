@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nemo_lens.sdk.cli._otlp_spans import STATUS_ERROR
-from nemo_lens.sdk.cli._terminal import columns_of, printable
+from nemo_lens.sdk.cli._terminal import columns_of, counted, printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -105,13 +105,13 @@ def _heading(trace: Trace, terminal: Terminal) -> str:
     parts = [
         *([", ".join(services)] if services else []),
         *([f"run {', '.join(runs)}"] if runs else []),
-        _count(len(trace.nodes), "span"),
-        _count(len({where_text(resource) for resource in resources}), "process", "processes"),
+        counted(len(trace.nodes), "span"),
+        counted(len({where_text(resource) for resource in resources}), "process", "processes"),
         duration_text(trace.end_ns - trace.start_ns, terminal),
     ]
     errors = trace.errors
     text = terminal.paint(f"trace {printable(trace.trace_id)}", "bold") + f"{_GAP}{printable(', '.join(parts))}"
-    return f"{text}, {terminal.paint(_count(errors, 'error'), 'red')}" if errors else text
+    return f"{text}, {terminal.paint(counted(errors, 'error'), 'red')}" if errors else text
 
 
 def _prefixes(node: Node, place: Place, terminal: Terminal) -> tuple[str, str]:
@@ -206,7 +206,3 @@ def _shown(value: object) -> str:
     if isinstance(value, (tuple, list)):
         return f"[{', '.join(_shown(item) for item in value)}]"
     return printable(value)
-
-
-def _count(number: int, one: str, many: str = "") -> str:
-    return f"{number} {one if number == 1 else many or one + 's'}"

@@ -12,7 +12,7 @@ from pathlib import Path
 from nemo_lens.sdk.cli._otlp_reader import OtlpReader, expand
 from nemo_lens.sdk.cli._otlp_spans import Span
 from nemo_lens.sdk.cli._progress import ProgressLine
-from nemo_lens.sdk.cli._terminal import Terminal
+from nemo_lens.sdk.cli._terminal import Terminal, counted
 from nemo_lens.sdk.cli._timeline.counters import Counters
 from nemo_lens.sdk.cli._timeline.output import OutputError, check_output, is_stream, open_output
 from nemo_lens.sdk.cli._timeline.picture import Picture
@@ -197,15 +197,15 @@ def _read(
             progress.bar(f"reading {len(files)} files", reader.bytes_read, total)
     progress.show("sorting")
     picture.finish()
-    skipped = [_count(number, f"{signal} line") for signal, number in reader.skipped_lines.items()]
+    skipped = [counted(number, f"{signal} line") for signal, number in reader.skipped_lines.items()]
     if picture.spool.duplicates:
-        skipped.append(f"{_count(picture.spool.duplicates, 'span')} read twice")
+        skipped.append(f"{counted(picture.spool.duplicates, 'span')} read twice")
     if picture.without_start:
-        skipped.append(f"{_count(picture.without_start, 'span')} without a time")
+        skipped.append(f"{counted(picture.without_start, 'span')} without a time")
     if skipped:
         report(f"skipped {', '.join(skipped)}")
     if not picture.ordered or (picture.profiles is not None and not picture.spool.spans):
-        report(f"no span found in {_count(len(files), 'file')}")
+        report(f"no span found in {counted(len(files), 'file')}")
 
 
 def _spool_folder(out: str) -> Path | None:
@@ -218,20 +218,16 @@ def _spool_folder(out: str) -> Path | None:
 
 def _say_what_is_there(picture: Picture, out: str, stream: TextIO) -> None:
     terminal = Terminal(stream)
-    parts = [_count(len(picture.ordered), "process", "processes"), _count(picture.tracks, "track")]
-    parts.append(_count(picture.spool.spans, "span"))
+    parts = [counted(len(picture.ordered), "process", "processes"), counted(picture.tracks, "track")]
+    parts.append(counted(picture.spool.spans, "span"))
     arrows = picture.spool.arrows
     if picture.profiles is not None:
-        parts.append(_count(picture.profiles.spool.events, "profiler event"))
+        parts.append(counted(picture.profiles.spool.events, "profiler event"))
         arrows += picture.profiles.spool.arrows
     if arrows:
-        parts.append(_count(arrows, "arrow"))
+        parts.append(counted(arrows, "arrow"))
     shown = "standard output" if out == "-" else out
     terminal.line(f"{shown}: {', '.join(parts)}; open it in https://ui.perfetto.dev or chrome://tracing")
-
-
-def _count(number: int, one: str, many: str = "") -> str:
-    return f"{number} {one if number == 1 else many or one + 's'}"
 
 
 @contextmanager

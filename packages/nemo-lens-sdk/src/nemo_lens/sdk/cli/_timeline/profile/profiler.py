@@ -7,10 +7,12 @@ processor's cycle counter, which it compares with that clock at the profile's be
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from nemo_lens.sdk.cli._otlp_reader import expand
 from nemo_lens.sdk.cli._terminal import printable
 from nemo_lens.sdk.cli._timeline.profile.kineto_events import (
     ABSOLUTE_NS,
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from nemo_lens.sdk.cli._timeline.tracks import Process, Processes
 
 # What torch.profiler.tensorboard_trace_handler writes.
-_FILE_NAMES = ("*.pt.trace.json", "*.pt.trace.json.gz")
+_FILE_NAME = re.compile(r"\.pt\.trace\.json(\.gz)?$")
 _MAX_REPORTS = 5
 _LATEST_NS = 2**62
 
@@ -60,20 +62,8 @@ class _Profile:
 
 
 def expand_profiles(paths: Iterable[str], report: Callable[[str], None]) -> list[Path]:
-    """Return the files that ``paths`` name: files as they are, of directories what the profiler writes into them.
-
-    A file that is named twice is returned once. A directory without such files is reported.
-    """
-    files: dict[str, Path] = {}
-    for text in paths:
-        found = [Path(text)]
-        if os.path.isdir(text):  # noqa: PTH112 - Path.is_dir raises for a name that is too long
-            found = sorted(path for pattern in _FILE_NAMES for path in Path(text).rglob(pattern) if path.is_file())
-            if not found:
-                report(f"{printable(text)}: no {' or '.join(_FILE_NAMES)} file in this directory")
-        for path in found:
-            files.setdefault(os.path.realpath(path), path)
-    return list(files.values())
+    """Return the files that ``paths`` name: files as they are, of directories what the profiler writes into them."""
+    return expand(paths, report, _FILE_NAME, "*.pt.trace.json or *.pt.trace.json.gz")
 
 
 class Profiles:
