@@ -120,6 +120,20 @@ def test_deployment_env_is_read_before_environment() -> None:
     assert config.deployment_environment == "prod"
 
 
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({"ENVIRONMENT": "BATCH", "SLURM_JOB_ID": "7"}, ""),
+        ({"ENVIRONMENT": "BATCH", "SLURM_JOB_ID": "7", "DEPLOYMENT_ENV": "prod"}, "prod"),
+        ({"ENVIRONMENT": "staging", "SLURM_JOB_ID": "7"}, "staging"),
+        ({"ENVIRONMENT": "BATCH"}, "BATCH"),
+    ],
+)
+def test_the_environment_that_sbatch_sets_is_no_deployment(environ: dict[str, str], expected: str) -> None:
+    """SLURM sets ENVIRONMENT=BATCH in each batch job: that is not read; what a person set there is."""
+    assert NemoLensConfig.from_env(environ=environ).deployment_environment == expected
+
+
 @pytest.mark.parametrize("prefix", ["", " ", "_"])
 def test_a_blank_prefix_is_refused(prefix: str) -> None:
     """A prefix that is nothing would read every variable: ValueError."""

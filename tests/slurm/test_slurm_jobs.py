@@ -116,6 +116,11 @@ def test_all_ranks_of_a_job_share_its_run_and_differ_in_their_instance(two_nodes
     assert [resource["nv.dl.local_rank"] for resource in resources] == [0, 1, 0, 1]
 
 
+def test_that_it_is_a_batch_job_is_no_deployment_environment(two_nodes: Job) -> None:
+    """SLURM sets ENVIRONMENT=BATCH in each batch job, and no rank takes it for the environment it is deployed in."""
+    assert [rank.resource.get("deployment.environment.name") for rank in two_nodes.ranks] == [None] * 4
+
+
 def test_every_rank_counts_the_gpus_that_slurm_gave_it(two_nodes: Job) -> None:
     """With ``--gpus-per-node=2`` each rank sees two GPUs, by the variable that SLURM sets."""
     assert [rank.environ["CUDA_VISIBLE_DEVICES"] for rank in two_nodes.ranks] == ["0,1"] * 4

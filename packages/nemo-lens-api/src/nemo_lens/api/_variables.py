@@ -8,7 +8,7 @@ from nemo_lens.api import _diagnostics
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 DEFAULT_PREFIX = "NEMO_LENS"
 
@@ -112,6 +112,15 @@ VARIABLES = (
 
 # Keys after the prefix that mean something, those that other parts of the library read among them.
 KEYS = (*(row.key for row in VARIABLES if row.key), "INSTRUMENT", "BACKEND")
+
+
+def text_of(name: str, variables: Mapping[str, str]) -> str:
+    """Return what stands in a variable, without blanks around it; nothing when the job's launcher put it there."""
+    text = variables.get(name, "").strip()
+    # sbatch sets it in each job, where it says that this is a batch job and not where the service is deployed.
+    if (name, text) == ("ENVIRONMENT", "BATCH") and variables.get("SLURM_JOB_ID", "").strip():
+        return ""
+    return text
 
 
 def checked_prefix(prefix: str) -> str:

@@ -7,7 +7,7 @@ import os
 from dataclasses import InitVar, dataclass
 
 from nemo_lens.api import _diagnostics
-from nemo_lens.api._variables import DEFAULT_PREFIX, KEYS, VARIABLES, checked_prefix, read_value
+from nemo_lens.api._variables import DEFAULT_PREFIX, KEYS, VARIABLES, checked_prefix, read_value, text_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class NemoLensConfig:
         for row in VARIABLES:
             names = [f"{each}_{row.key}" for each in prefixes] if row.key else []
             for name in (*names, *row.bare):
-                text = variables.get(name, "").strip()
+                text = text_of(name, variables)
                 if text:
                     read[row.field] = (name, read_value(row.kind, name, text))
                     break
