@@ -9,6 +9,7 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from nemo_lens.api._diagnostics import warn_once
 from nemo_lens.sdk._compat import LogRecordExporter, LogRecordExportResult, succeeded
+from nemo_lens.sdk.exporters.log_throttle import LogThrottle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,11 +42,13 @@ class ExporterSink:
     def __init__(self, build: Callable[[], Any]) -> None:
         self._build = build
         self._exporter: Any = None
+        self._throttle = LogThrottle()
 
     def send(self, batch: Any) -> bool:
         if self._exporter is None:
             self._exporter = self._build()
-        return succeeded(self._exporter.export(batch))
+        with self._throttle.applied():
+            return succeeded(self._exporter.export(batch))
 
     def flush(self, timeout_ms: float) -> bool:
         flush = getattr(self._exporter, "force_flush", None)
@@ -65,14 +68,18 @@ class _SinkExporter:
         self._sink = sink
         self._label = label
         self._closed = False
+        # Type of what the sink raised at the last batch.
+        self.fault = ""
 
     def _send(self, batch: Any) -> Any:
         """Send a batch; whatever goes wrong is the result ``FAILURE`` and one WARNING per distinct fault."""
+        self.fault = ""
         if self._closed:
             return self._result.FAILURE
         try:
             sent = self._sink.send(batch)
         except Exception as fault:  # noqa: BLE001 - the exporting thread must survive any exporter
+            self.fault = type(fault).__qualname__
             self._warn(fault)
             return self._result.FAILURE
         if not sent:
@@ -135,3 +142,8 @@ def sdk_exporter(signal: Signal, sink: Sink, label: str, preferences: MetricPref
     if signal == "metrics":
         return _MetricSinkExporter(sink, label, preferences)
     return _SpanSinkExporter(sink, label) if signal == "traces" else _LogSinkExporter(sink, label)
+
+
+def fault_of(exporter: Any) -> str:
+    """Return the name of the exception for which the last batch of an exporter of ours failed, if it was one."""
+    return exporter.fault if isinstance(exporter, _SinkExporter) else ""

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from nemo_lens.api._diagnostics import nearest
 from nemo_lens.api._discovery import distribution_of, points
-from nemo_lens.sdk.exporters._plan import SIGNALS, ExporterPlan, Signal, origin
+from nemo_lens.sdk.exporters._plan import SIGNALS, ExporterPlan, Signal, class_name, origin
 from nemo_lens.sdk.exporters._sinks import ExporterSink, sdk_exporter
+from nemo_lens.sdk.exporters.log_throttle import throttle_log_of
 
 if TYPE_CHECKING:
     from nemo_lens.api.config import NemoLensConfig
@@ -36,10 +37,13 @@ def plan(signal: Signal, config: NemoLensConfig, preferences: MetricPreferences)
             f"{start}: {point.value} of {distribution_of(point)} is no exporter; expected a class with export"
         )
 
+    if isinstance(build, type):
+        throttle_log_of(build)
+
     def make() -> Any:
         return sdk_exporter(signal, ExporterSink(build), f"exporter {name} of {signal}", preferences)
 
-    return ExporterPlan(name=name, transport=name, make=make)
+    return ExporterPlan(name=name, transport=name, make=make, component=class_name(build))
 
 
 def _group(signal: Signal) -> str:
