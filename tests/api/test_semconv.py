@@ -9,7 +9,8 @@ import re
 import pytest
 
 from nemo_lens.api import semconv
-from nemo_lens.api.semconv import metrics, resource, slurm, span
+from nemo_lens.api.semconv import metrics, otel_sdk, resource, slurm, span
+from support.meters import Meter
 
 # Kind of name to the names, with the type or unit each is sent with: the contract, as it is documented.
 RESOURCE_TEXTS = """
@@ -56,9 +57,18 @@ METRICS = {
     ("gauge", "{server}"): "gym.servers.active",
     ("gauge", "By"): "dl.training.memory.allocated",
     ("counter", "{iteration}"): "dl.training.skipped_iterations",
+    ("counter", "{span}"): "otel.sdk.processor.span.processed otel.sdk.exporter.span.exported",
+    ("counter", "{log_record}"): "otel.sdk.processor.log.processed otel.sdk.exporter.log.exported",
+    ("counter", "{data_point}"): "otel.sdk.exporter.metric_data_point.exported",
+    ("up_down_counter", "{span}"): """otel.sdk.processor.span.queue.size otel.sdk.processor.span.queue.capacity
+        otel.sdk.exporter.span.inflight""",
+    ("up_down_counter", "{log_record}"): """otel.sdk.processor.log.queue.size otel.sdk.processor.log.queue.capacity
+        otel.sdk.exporter.log.inflight""",
+    ("up_down_counter", "{data_point}"): "otel.sdk.exporter.metric_data_point.inflight",
 }
+METRIC_ATTRIBUTES = "otel.component.name otel.component.type error.type"
 
-MODULES = (resource, slurm, span, metrics)
+MODULES = (resource, slurm, span, metrics, otel_sdk)
 
 
 def constants(module: object) -> dict[str, str]:
@@ -84,9 +94,15 @@ def test_metric_fields_are_the_documented_ones() -> None:
     assert {name: shape for shape, names in METRICS.items() for name in names.split()} == semconv.METRIC_FIELDS
 
 
+def test_attributes_of_the_metrics_about_telemetry_are_the_documented_ones() -> None:
+    """What tells a drop from an export that failed, and one exporter from another, is a contract."""
+    assert dict.fromkeys(METRIC_ATTRIBUTES.split(), str) == semconv.OTEL_SDK_METRIC_ATTRIBUTES
+
+
 def test_each_name_has_a_constant_that_spells_it() -> None:
     """``nv.dl.rank`` is ``NV_DL_RANK``, ``gen_ai.x`` is ``GENAI_X``; every name of the tables is one, exported."""
-    named = {**semconv.RESOURCE_FIELDS, **semconv.SPAN_FIELDS, **semconv.METRIC_FIELDS}
+    tables = (semconv.RESOURCE_FIELDS, semconv.SPAN_FIELDS, semconv.METRIC_FIELDS, semconv.OTEL_SDK_METRIC_ATTRIBUTES)
+    named = [name for table in tables for name in table]
     for name in named:
         constant = name.replace("gen_ai.", "genai.").replace(".", "_").upper()
         assert getattr(semconv, constant) == name
@@ -99,6 +115,7 @@ def test_no_name_is_of_two_kinds() -> None:
     resources, spans, numbers = set(semconv.RESOURCE_FIELDS), set(semconv.SPAN_FIELDS), set(semconv.METRIC_FIELDS)
     assert not resources & spans
     assert not numbers & (resources | spans)
+    assert not set(semconv.OTEL_SDK_METRIC_ATTRIBUTES) & (numbers | resources | spans)
 
 
 def official_names() -> set[str]:
@@ -114,11 +131,22 @@ def official_names() -> set[str]:
 def test_standard_names_are_those_of_the_official_package() -> None:
     """Names under an OpenTelemetry prefix exist there as they are spelled here; ``host.gpu.count`` alone is ours."""
     ours = [value for module in MODULES for value in constants(module).values()]
-    prefixes = ("gen_ai", "k8s", "host", "service", "process", "thread")
+    prefixes = ("gen_ai", "k8s", "host", "service", "process", "thread", "otel", "error")
     standard = {name for name in ours if name.partition(".")[0] in prefixes}
     standard |= {name for name in ours if name.startswith("deployment.")}
     assert len(standard) > 15
     assert standard - official_names() == {"host.gpu.count"}
+
+
+def test_metrics_about_telemetry_are_those_of_the_official_package() -> None:
+    """Kind and unit, too: a dashboard made for any OpenTelemetry SDK reads them."""
+    official = pytest.importorskip("opentelemetry.semconv._incubating.metrics.otel_metrics", exc_type=ImportError)
+    for name, (kind, unit) in semconv.OTEL_SDK_METRIC_FIELDS.items():
+        create = getattr(official, f"create_{name.replace('.', '_')}")
+        meter = Meter()
+        create(meter)
+        (made,) = meter.made
+        assert (made.name, made.kind, made.unit) == (name, kind, unit)
 
 
 def test_the_stated_version_is_one_opentelemetry_published() -> None:

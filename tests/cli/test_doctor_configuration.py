@@ -76,6 +76,7 @@ def test_values_that_cannot_be_read() -> None:
         ("OTEL_METRIC_EXPORT_TIMEOUT", "x", "positive integer"),
         ("OTEL_PROPAGATORS", "tracecontxt", "did you mean 'tracecontext'"),
         ("OTEL_METRICS_EXEMPLAR_FILTER", "bad", "accepted: trace_based, always_on, always_off"),
+        ("OTEL_PYTHON_SDK_INTERNAL_METRICS_ENABLED", "1", "must be true or false"),
     ],
 )
 def test_standard_variables_that_set_up_would_refuse(name: str, value: str, says: str) -> None:

@@ -330,3 +330,24 @@ def test_metrics_alone_are_a_picture(tmp_path: Path) -> None:
     without_time = {"asInt": "1"}
     events = drawn(tmp_path, metrics_line(cumulative("m", "gauge", point(1, asInt="1"), without_time), rank=3))
     assert track(events, "m") == [(1, {"value": 1})]
+
+
+def test_of_the_metrics_about_the_telemetry_losses_are_drawn(tmp_path: Path) -> None:
+    """That all is well is no part of a picture; that spans are missing in it is."""
+    why = [{"key": "error.type", "value": {"stringValue": "queue_full"}}]
+    name = "otel.sdk.processor.span.processed"
+    of_telemetry = cumulative(
+        name,
+        "sum",
+        point(1, asInt="100"),
+        point(1, asInt="0", attributes=why),
+        point(2, asInt="7", attributes=why),
+        unit="{span}",
+    )
+    size = cumulative("otel.sdk.processor.span.queue.size", "sum", point(1, asInt="5"))
+    own = cumulative("own", "sum", point(1, asInt="1"))
+    events = drawn(tmp_path, span_line(), metrics_line(of_telemetry, size, own))
+    assert [(event["name"], event["args"], event["ts"]) for event in events] == [
+        ("own", {"total": 1}, 1),
+        (f"{name} {{error.type=queue_full}} (span)", {"total": 7}, 2),
+    ]

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from nemo_lens.api.state import set_span_group_spec as set_span_group_spec
 
     __version__: str
+    """The version of the API wheel; that of the other wheels is the same."""
 
 # Public name -> module that defines it.
 _HOME = {

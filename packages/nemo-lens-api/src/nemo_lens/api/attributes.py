@@ -144,7 +144,7 @@ def safe_set_span_attributes(
 
     Args:
         span: the span; None and one that is not recording are left alone.
-        attrs: attributes by key, as for :func:`clean_attributes`.
+        attrs: attributes by key; what cannot be sent is dropped.
         redact_keys: keys, as for :func:`redact_value`, whose strings are replaced by ``[REDACTED]``.
     """
     if span is None or attrs is None:

@@ -48,6 +48,7 @@ DEFAULT_REDACT_KEYS: frozenset[str] = frozenset(
         "token",
     }
 )
+"""Attribute keys whose strings are redacted unless the caller says otherwise; see ``redact_value``."""
 # Redact keys that match as the end of a longer word too: hf_token, x-api-key.
 CREDENTIAL_KEYS = frozenset({"access_key", "api_key", "authorization", "password", "secret", "token"})
 

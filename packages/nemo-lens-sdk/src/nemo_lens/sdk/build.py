@@ -12,7 +12,7 @@ from nemo_lens.api.config import NemoLensConfig
 from nemo_lens.api.identity import derive_run_uuid, ensure_run_id
 from nemo_lens.api.semconv import NEMO_RUN_ID, NV_DL_RANK, NV_DL_RUN_UUID
 from nemo_lens.sdk import providers, settings
-from nemo_lens.sdk.exporters import ExporterPlan, Signal, plan_exporter
+from nemo_lens.sdk.exporters import ExporterPlan, Signal, class_name, plan_exporter
 from nemo_lens.sdk.handle import OtelHandle
 from nemo_lens.sdk.identity import trace_id_of_run
 from nemo_lens.sdk.metric_pipes import CollectPipe, ReaderPipe
@@ -47,6 +47,7 @@ def build_handle(
     span_settings, log_settings = settings.queue_settings("BSP"), settings.queue_settings("BLRP")
     interval_s, timeout_s = settings.metric_interval_s(), settings.metric_timeout_s()
     settings.exemplar_filter()
+    settings.reports_itself("")
     given_run_id = (resource_attributes or {}).get(NEMO_RUN_ID)
     run_id = ensure_run_id(str(given_run_id) if given_run_id else config.run_id)
     resource = build_resource(config, run_id, resource_attributes)
@@ -55,12 +56,16 @@ def build_handle(
 
     def plan(signal: Signal, given: Any) -> PerProcessExporter:
         if given is not None:
-            return PerProcessExporter(ExporterPlan(type(given).__name__, "given", _constant(given)))
+            kind = type(given)
+            return PerProcessExporter(
+                ExporterPlan(kind.__name__, "given", _constant(given), component=class_name(kind))
+            )
         return PerProcessExporter(plan_exporter(signal, config, run_id=run_id, rank=rank))
 
     span_exporting = plan("traces", span_exporter) if config.traces_enabled else None
     metric_exporting = plan("metrics", metric_reader) if config.metrics_enabled else None
     log_exporting = plan("logs", log_exporter) if config.logs_enabled or log_exporter is not None else None
+    reports_itself = metric_exporting is not None and settings.reports_itself(metric_exporting.plan.transport)
     _warn_of_grpc_fork_support(span_exporting, metric_exporting, log_exporting)
 
     traces = providers.prepare_traces(resource) if span_exporting else None
@@ -81,6 +86,7 @@ def build_handle(
         logs=logs,
         log_pipe=QueuePipe("logs", log_exporting, log_settings, logs_out) if log_exporting else None,
         outgoing=outgoing,
+        reports_itself=reports_itself,
         version=version,
     )
     if traces is not None and traces.ids is not None:

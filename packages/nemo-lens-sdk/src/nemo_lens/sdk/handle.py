@@ -21,11 +21,14 @@ from nemo_lens.sdk import _compat, fork, logging_bridge
 from nemo_lens.sdk.context import restore_context
 from nemo_lens.sdk.metric_pipes import CollectPipe, ReaderPipe
 from nemo_lens.sdk.outgoing import Outgoing
-from nemo_lens.sdk.pipe import ExportPipe, wait_for
+from nemo_lens.sdk.pipe import ExportPipe, late_of, wait_for
 from nemo_lens.sdk.providers import Logs, Metrics, Traces
 from nemo_lens.sdk.queue_pipe import QueuePipe, warn_of_loss
 from nemo_lens.sdk.resources.precedence import forked_resource
 from nemo_lens.sdk.sigterm import SigtermFlush
+
+# Of the time for a shutdown, how much the metrics wait for spans and log records.
+_SHARE_OF_THE_OTHERS = 0.25
 
 
 class OtelHandle:
@@ -43,6 +46,7 @@ class OtelHandle:
         logs: Logs | None,
         log_pipe: QueuePipe | None,
         outgoing: tuple[Outgoing, ...],
+        reports_itself: bool,
         version: str,
     ) -> None:
         self._resource = resource
@@ -55,6 +59,8 @@ class OtelHandle:
         self._metric_pipe = metric_pipe
         self._log_pipe = log_pipe
         self._outgoing = outgoing
+        self._reports_itself = reports_itself
+        self._version = version
         self._closed = False
         self._sigterm: SigtermFlush | None = None
         self._parent_token: Any = None
@@ -75,6 +81,8 @@ class OtelHandle:
         _retire_inherited()
         if self._metrics is not None:
             self._metrics.begin_run(self._resource)
+            if self._reports_itself:
+                self._metrics.report_on(self._pipes(), self._version)
         for pipe in self._pipes():
             pipe.start()
         if self._traces is not None:
@@ -210,12 +218,17 @@ class OtelHandle:
         else:
             # Before the last export begins: what is logged after that would be queued for nobody and counted as lost.
             self._disconnect_logging()
-        answers = [pipe.begin_close() for pipe in self._pipes()]
+        last = self._metric_pipe if self._reports_itself else None
+        answers = [pipe.begin_close() for pipe in self._pipes() if pipe is not last]
         if self._traces is not None:
             self._traces.processor.detach()
         try:
-            for answer in answers:
-                wait_for(answer, deadline)
+            if last is not None:
+                # What it collects says how the others ended. When they hang, it is sent nevertheless.
+                now = time.monotonic()
+                answers = late_of(answers, now + (deadline - now) * _SHARE_OF_THE_OTHERS)
+                answers.append(last.begin_close())
+            late_of(answers, deadline)
         finally:  # also when Ctrl-C ends the waiting, so that nothing waits again at exit
             self._let_go(reason)
 
@@ -237,6 +250,8 @@ class OtelHandle:
         # Processor and outlets are permanent: a later run may have them by now.
         if self._traces is not None and self._traces.processor.pipe is self._span_pipe:
             self._traces.processor.detach()
+        if self._metrics is not None and self._metrics.self_metrics is not None:
+            self._metrics.self_metrics.end(self._pipes())
         outlet = self._metrics.outlet if self._metrics is not None else None
         if outlet is not None and outlet.pipe is self._metric_pipe:
             outlet.pipe = None

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader, MetricReader
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader, MetricReader, MetricsData
 
 from nemo_lens.sdk import _compat
+from nemo_lens.sdk.export_counts import ExportCounts
+from nemo_lens.sdk.exporters import fault_of
 from nemo_lens.sdk.per_process import PerProcessExporter
 from nemo_lens.sdk.pipe import ExportPipe
 
@@ -20,19 +22,42 @@ class CollectPipe(ExportPipe):
         self.last_export_failed = False
         super().__init__("metrics", exporter, interval_s)
 
+    def _reset(self) -> None:
+        super()._reset()
+        # Of data points.
+        self.counts = ExportCounts()
+
+    @property
+    def was_used(self) -> bool:
+        """Whether anything was exported in this process, or failed to be."""
+        return self.counts.taken > 0
+
     def _work(self) -> bool:
         self.last_export_failed = False
         self.reader.collect(timeout_millis=self._timeout_ms)
         return not self.last_export_failed
 
-    def export(self, data: Any, timeout_ms: float) -> Any:
-        """Export one collection; return what the exporter returns, None when there is no exporter in this process.
+    def export(self, data: MetricsData, timeout_ms: float) -> bool:
+        """Export one collection; return whether it was confirmed. Raises what the exporter raises.
 
         Collecting needs no wait before a fork, and may take long where callbacks are slow: a child starts at zero.
         """
         with self._exporting:
-            exporter = self.exporter.get()
-            return None if exporter is None else exporter.export(data, timeout_millis=timeout_ms)
+            counts = self.counts
+            counts.taken += _points(data)
+            reason = ""
+            try:
+                exporter = self.exporter.get()
+                confirmed = exporter is not None and _compat.succeeded(exporter.export(data, timeout_millis=timeout_ms))
+                if confirmed:
+                    counts.confirm(counts.inflight)
+                reason = fault_of(exporter)
+            except BaseException as fault:
+                reason = type(fault).__qualname__
+                raise
+            finally:
+                counts.fail(counts.inflight, reason)
+            return confirmed
 
 
 class ReaderPipe(ExportPipe):
@@ -56,6 +81,11 @@ class ReaderPipe(ExportPipe):
 
     def _flush(self) -> bool:
         return is_fetched(self.reader) or self.reader.force_flush(timeout_millis=self._timeout_ms) is not False
+
+
+def _points(data: MetricsData) -> int:
+    scopes = [scope for resource in data.resource_metrics for scope in resource.scope_metrics]
+    return sum(len(metric.data.data_points) for scope in scopes for metric in scope.metrics)
 
 
 # The official reader for Prometheus, by module and name: it is no dependency.

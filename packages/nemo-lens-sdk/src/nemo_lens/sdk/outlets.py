@@ -25,12 +25,12 @@ class MetricOutlet(MetricExporter):
         pipe = self.pipe
         if pipe is None:
             return MetricExportResult.FAILURE
-        result = MetricExportResult.FAILURE
+        confirmed = False
         try:
-            result = pipe.export(mended_metrics(metrics_data, self.resource), timeout_millis)
+            confirmed = pipe.export(mended_metrics(metrics_data, self.resource), timeout_millis)
         except Exception as fault:  # noqa: BLE001 - a plug-in's exporter may raise anything
             pipe.report(fault)
-        if not _compat.succeeded(result):
+        if not confirmed:
             pipe.last_export_failed = True
             return MetricExportResult.FAILURE
         return MetricExportResult.SUCCESS

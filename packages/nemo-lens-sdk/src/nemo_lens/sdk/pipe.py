@@ -12,6 +12,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections.abc import Iterable
 from queue import Empty, SimpleQueue
 
 from nemo_lens.api._diagnostics import debug_once, warn_once
@@ -53,6 +54,10 @@ class ExportPipe:
         # The thread that forks and has this pipe wait for it; several may fork at a time.
         self._held_by: int | None = None
         self._thread: threading.Thread | None = None
+        # The last request, which the thread may be at.
+        self._served: _Request | None = None
+        # The threads in the middle of an export: the pipe's, and those that could not start it.
+        self._at_work: set[int] = set()
 
     @property
     def is_exporting(self) -> bool:
@@ -61,17 +66,24 @@ class ExportPipe:
 
     def start(self) -> bool:
         """Start the thread unless it runs; return whether it does."""
-        with self._starting:
-            if self._thread is None and not self._closed:
-                thread = threading.Thread(target=self._run, name=f"nemo-lens-{self.signal}", daemon=True)
-                try:
-                    thread.start()
-                except RuntimeError as fault:
-                    # Python 3.12 and later refuse new threads at interpreter exit.
-                    debug_once(("thread", self.signal), "no export thread for %s: %s", self.signal, fault)
-                    return False
-                self._thread = thread
+        # Nobody waits here: a signal's handler would, for the code that it interrupted.
+        if self._starting.acquire(blocking=False):
+            try:
+                self._start()
+            finally:
+                self._starting.release()
         return self._thread is not None
+
+    def _start(self) -> None:
+        if self._thread is None and not self._closed:
+            thread = threading.Thread(target=self._run, name=f"nemo-lens-{self.signal}", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as fault:
+                # Python 3.12 and later refuse new threads at interpreter exit.
+                debug_once(("thread", self.signal), "no export thread for %s: %s", self.signal, fault)
+            else:
+                self._thread = thread
 
     def begin_flush(self) -> _Answer:
         """Ask for an export of all that is waiting now."""
@@ -93,7 +105,10 @@ class ExportPipe:
     def abandon(self) -> None:
         """Leave the thread to itself: nobody waits for it any more."""
         self._closed = self._abandoned = True
-        # Who waits behind a thread that hangs need not wait on.
+        # Who waits behind a thread that hangs, or for it, need not wait on.
+        served = self._served
+        if served is not None:
+            served.answer.put(False)
         self._answer_the_late()
         self._wake.put(None)
 
@@ -103,6 +118,9 @@ class ExportPipe:
             request.answer.put(True)
         elif sys.is_finalizing():
             # Daemon threads run no more: what waits for this one, a __del__ for instance, would wait in vain.
+            request.answer.put(False)
+        elif self._is_at_work_here():
+            # An exporter, a signal's handler or a __del__ would wait for the export that it interrupts.
             request.answer.put(False)
         elif self._thread is not None or self.start():
             self._wake.put(request)
@@ -143,18 +161,26 @@ class ExportPipe:
     def _serve(self, request: _Request | None) -> bool:
         """Export, close and answer as asked; return whether this was the end. Never raises."""
         confirmed = False
+        self._served = request
+        here = threading.get_ident()
+        self._at_work.add(here)
         try:
             confirmed = self._last_work() if request is not None and request.closing else self._work()
         except BaseException as fault:
             if not isinstance(fault, Exception) and threading.current_thread() is threading.main_thread():
                 raise  # Ctrl-C while the main thread exports
             self.report(fault)
+        finally:
+            self._at_work.discard(here)
         if request is None:
             return False
         if request.closing:
             self._close_exporter()
         request.answer.put(confirmed)
         return request.closing
+
+    def _is_at_work_here(self) -> bool:
+        return threading.get_ident() in self._at_work
 
     def _close_exporter(self) -> None:
         try:
@@ -208,3 +234,14 @@ def wait_for(answer: _Answer, deadline: float) -> bool:
         return take(answer, deadline - time.monotonic())
     except Empty:
         return False
+
+
+def late_of(answers: Iterable[_Answer], deadline: float) -> list[_Answer]:
+    """Wait for answers; return those that did not come until ``deadline``."""
+    late = []
+    for answer in answers:
+        try:
+            take(answer, deadline - time.monotonic())
+        except Empty:
+            late.append(answer)
+    return late

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,8 +32,10 @@ from nemo_lens.sdk import _compat
 from nemo_lens.sdk.exporters.preferences import metric_preferences
 from nemo_lens.sdk.identity import LensIdGenerator
 from nemo_lens.sdk.outlets import LogOutlet, MetricOutlet
+from nemo_lens.sdk.pipe import ExportPipe
 from nemo_lens.sdk.processor import LensSpanProcessor
 from nemo_lens.sdk.sampling import configured_sampler
+from nemo_lens.sdk.self_metrics import SelfMetrics
 from nemo_lens.sdk.settings import METRIC_FIRST_SETUP_VARIABLES, exemplar_filter, first_setup_values
 
 _EXEMPLAR_FILTERS: dict[str, Callable[[], ExemplarFilter]] = {
@@ -81,6 +83,8 @@ class Metrics:
     first_setup: dict[str, str]
     installed: bool = False
     had_run: bool = False
+    # Made by the first run that wants them.
+    self_metrics: SelfMetrics | None = None
 
     def install(self) -> None:
         """Make the provider global, unless the host application has one: then it stays private to the handle."""
@@ -99,6 +103,12 @@ class Metrics:
             forget_attribute_sets()
         self.had_run = True
         self.set_resource(resource)
+
+    def report_on(self, pipes: Iterable[ExportPipe], version: str) -> None:
+        """Export metrics about these pipes, too, in this run."""
+        if self.self_metrics is None:
+            self.self_metrics = SelfMetrics(self.provider, version)
+        self.self_metrics.begin(pipes)
 
     def set_resource(self, resource: Resource) -> None:
         """Put this resource on what is collected from now on."""
@@ -125,7 +135,7 @@ class Logs:
                 if _is_unset(_logs.get_logger_provider(), "ProxyLoggerProvider"):
                     _logs.set_logger_provider(self.provider)
             else:
-                self.provider.add_log_record_processor(SimpleLogRecordProcessor(self.outlet))
+                self.provider.add_log_record_processor(_log_processor(self.outlet))
 
 
 # What earlier set-ups of this process (or of the parent it was forked from) installed. A host's providers are keyed
@@ -232,8 +242,12 @@ def prepare_logs(resource: Resource) -> Logs:
         return side
     outlet = LogOutlet()
     provider = LoggerProvider(resource=resource, shutdown_on_exit=False)
-    provider.add_log_record_processor(SimpleLogRecordProcessor(outlet))
+    provider.add_log_record_processor(_log_processor(outlet))
     return Logs(provider, outlet, owned=True)
+
+
+def _log_processor(outlet: LogOutlet) -> SimpleLogRecordProcessor:
+    return SimpleLogRecordProcessor(outlet, **_compat.without_own_metrics(SimpleLogRecordProcessor))
 
 
 def install(traces: Traces | None, metrics_side: Metrics | None, logs: Logs | None) -> None:

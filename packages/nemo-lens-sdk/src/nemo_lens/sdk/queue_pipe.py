@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-import threading
 from collections import deque
-from itertools import count
 from typing import Any
 
 from nemo_lens.api._diagnostics import warn, warn_once
 from nemo_lens.sdk import _compat
+from nemo_lens.sdk.export_counts import AtomicCount, ExportCounts
+from nemo_lens.sdk.exporters import fault_of
 from nemo_lens.sdk.outgoing import Outgoing
 from nemo_lens.sdk.per_process import PerProcessExporter
 from nemo_lens.sdk.pipe import ExportPipe, wait_for
@@ -21,7 +21,7 @@ class QueuePipe(ExportPipe):
 
     def __init__(self, signal: str, exporter: PerProcessExporter, settings: QueueSettings, outgoing: Outgoing) -> None:
         self._outgoing = outgoing
-        self._capacity = settings.max_queue_size
+        self.capacity = settings.max_queue_size
         self._batch = settings.max_export_batch_size
         super().__init__(signal, exporter, settings.schedule_delay_s)
 
@@ -29,18 +29,16 @@ class QueuePipe(ExportPipe):
         super()._reset()
         self._queue: deque[Any] = deque()
         self._awake = False
-        # Counted by the iterator, which is atomic; a plain += loses counts between threads.
-        self._count_dropped = count().__next__
-        self._dropped_reads = 0
-        self._taken = 0
-        self._confirmed = 0
+        self._dropped_when_full = AtomicCount()
+        self._dropped_when_closed = AtomicCount()
+        self.counts = ExportCounts()
 
     def put(self, item: Any) -> None:
         """Queue an item; drop and count it when the queue is full. Never waits."""
         queue = self._queue
         waiting = len(queue)
-        if waiting >= self._capacity or self._closed:
-            self._count_dropped()
+        if waiting >= self.capacity or self._closed:
+            (self._dropped_when_closed if self._closed else self._dropped_when_full).add()
             return
         queue.append(item)
         if self._thread is None:
@@ -53,45 +51,72 @@ class QueuePipe(ExportPipe):
 
     def _send_now(self, deadline: float) -> None:
         # The process ends, and nobody flushes any more. The exporter of this very thread may queue something, too.
-        if threading.current_thread() is self._thread or sys.is_finalizing():
+        if self._is_at_work_here() or sys.is_finalizing():
             return
         if not wait_for(self.begin_flush(), deadline):
             warn_once(("late", self.signal), "%s of the last moments of the process could not be exported", self.signal)
 
     def lost(self) -> int:
         """Return how many items were handed over and not confirmed by the exporter."""
-        dropped = self._count_dropped() - self._dropped_reads
-        self._dropped_reads += 1
-        return self._taken - self._confirmed + len(self._queue) + dropped
+        return self.counts.taken - self.counts.confirmed + self.waiting + sum(self.dropped.values())
+
+    @property
+    def was_used(self) -> bool:
+        """Whether anything was handed over in this process."""
+        return bool(self.counts.taken or self._queue or any(self.dropped.values()))
+
+    @property
+    def waiting(self) -> int:
+        """How many items wait in the queue."""
+        return len(self._queue)
+
+    @property
+    def dropped(self) -> dict[str, int]:
+        """How many items were not queued, by why, in the words of OpenTelemetry's conventions."""
+        return {"queue_full": self._dropped_when_full.value, "already_shutdown": self._dropped_when_closed.value}
 
     def _work(self) -> bool:
         self._awake = False
         confirmed = True
         remaining = len(self._queue)
         while remaining > 0:
-            size = min(self._batch, remaining)
-            remaining -= size
-            confirmed = self._export(size) and confirmed
+            confirmed = self._export(min(self._batch, remaining)) and confirmed
+            remaining -= self._batch
             if self._abandoned and not confirmed:
                 break
         return confirmed
 
-    def _export(self, size: int) -> bool:
+    def _export(self, most: int) -> bool:
         with self._exporting:
-            queue = self._queue
+            queue, counts = self._queue, self.counts
+            # Another thread may have exported meanwhile, where the pipe's own could not be started.
+            size = min(most, len(queue))
             batch = [queue.popleft() for _ in range(size)]
-            self._taken += size
-            exporter = self.exporter.get()
-            if exporter is None:
-                return False
-            confirmed = self._confirmed + size
-            for part in self._outgoing.parts(batch):
-                try:
-                    if _compat.succeeded(exporter.export(part)):
-                        self._confirmed += len(part)
-                except Exception as fault:  # noqa: BLE001 - a plug-in's exporter may raise anything
-                    self.report(fault)
-            return self._confirmed == confirmed
+            counts.taken += size
+            confirmed = counts.confirmed + size
+            reason = ""
+            try:
+                exporter = self.exporter.get()
+                if exporter is not None:
+                    self._send(exporter, batch)
+            except BaseException as fault:
+                reason = type(fault).__qualname__
+                raise
+            finally:
+                # There was no exporter, or an item could not be prepared.
+                counts.fail(counts.inflight, reason)
+            return counts.confirmed == confirmed
+
+    def _send(self, exporter: Any, batch: list[Any]) -> None:
+        for part in self._outgoing.parts(batch):
+            try:
+                if _compat.succeeded(exporter.export(part)):
+                    self.counts.confirm(len(part))
+                else:
+                    self.counts.fail(len(part), fault_of(exporter))
+            except Exception as fault:  # noqa: BLE001 - a plug-in's exporter may raise anything
+                self.counts.fail(len(part), type(fault).__qualname__)
+                self.report(fault)
 
 
 def warn_of_loss(signal: str, lost: int) -> None:

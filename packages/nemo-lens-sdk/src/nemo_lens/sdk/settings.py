@@ -28,6 +28,8 @@ SAMPLERS = (
 
 EXEMPLAR_FILTERS = ("trace_based", "always_on", "always_off")
 
+SELF_METRICS_VARIABLE = "OTEL_PYTHON_SDK_INTERNAL_METRICS_ENABLED"
+
 # What a second set-up in the process cannot change, because providers are installed once.
 FIRST_SETUP_VARIABLES = (
     "OTEL_TRACES_SAMPLER",
@@ -113,6 +115,21 @@ def exemplar_filter() -> str:
             f"{nearest(name, EXEMPLAR_FILTERS)}"
         )
     return name
+
+
+def reports_itself(transport: str) -> bool:
+    """Return whether metrics about the telemetry itself are exported: ``OTEL_PYTHON_SDK_INTERNAL_METRICS_ENABLED``.
+
+    Args:
+        transport: where metrics go. Who reads them on a console wants their own, and these only when asked for.
+
+    Raises:
+        ValueError: when it is neither true nor false.
+    """
+    text = os.environ.get(SELF_METRICS_VARIABLE, "").strip()
+    if text.lower() not in ("", "true", "false"):
+        raise ValueError(f"{SELF_METRICS_VARIABLE}={text!r} must be true or false")
+    return text.lower() == "true" or (not text and transport != "console")
 
 
 def grpc_fork_support(environ: Mapping[str, str] | None = None) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nemo_lens.api.semconv import metrics, resource, slurm, span
+from nemo_lens.api.semconv import metrics, otel_sdk, resource, slurm, span
 
 _RESOURCE: dict[str, str] = {
     resource.SERVICE_NAME: "name of the application",
@@ -144,6 +144,26 @@ _METRICS: dict[str, str] = {
     metrics.DL_TRAINING_MEMORY_ALLOCATED: "device memory that tensors occupy",
     metrics.DL_TRAINING_SKIPPED_ITERATIONS: "iterations whose update was skipped",
 }
+_OTEL_SDK: dict[str, str] = {
+    otel_sdk.OTEL_SDK_PROCESSOR_SPAN_PROCESSED: "spans handed to the exporter; with error.type=queue_full, dropped",
+    otel_sdk.OTEL_SDK_PROCESSOR_SPAN_QUEUE_SIZE: "spans that wait in the queue",
+    otel_sdk.OTEL_SDK_PROCESSOR_SPAN_QUEUE_CAPACITY: "spans that fit into the queue",
+    otel_sdk.OTEL_SDK_EXPORTER_SPAN_EXPORTED: "spans whose export was confirmed; with error.type, those it was not",
+    otel_sdk.OTEL_SDK_EXPORTER_SPAN_INFLIGHT: "spans whose export is under way",
+    otel_sdk.OTEL_SDK_PROCESSOR_LOG_PROCESSED: "log records handed to the exporter; with error.type=queue_full, "
+    "dropped",
+    otel_sdk.OTEL_SDK_PROCESSOR_LOG_QUEUE_SIZE: "log records that wait in the queue",
+    otel_sdk.OTEL_SDK_PROCESSOR_LOG_QUEUE_CAPACITY: "log records that fit into the queue",
+    otel_sdk.OTEL_SDK_EXPORTER_LOG_EXPORTED: "log records whose export was confirmed; with error.type, those it was "
+    "not",
+    otel_sdk.OTEL_SDK_EXPORTER_LOG_INFLIGHT: "log records whose export is under way",
+    otel_sdk.OTEL_SDK_EXPORTER_METRIC_DATA_POINT_EXPORTED: "data points of metrics whose export was confirmed; with "
+    "error.type, those it was not",
+    otel_sdk.OTEL_SDK_EXPORTER_METRIC_DATA_POINT_INFLIGHT: "data points of metrics whose export is under way",
+    otel_sdk.OTEL_COMPONENT_NAME: "which exporter or queue: its type and a number",
+    otel_sdk.OTEL_COMPONENT_TYPE: "what kind of exporter or queue: `otlp_grpc_span_exporter`, or the name of a class",
+    otel_sdk.ERROR_TYPE: "why it failed: `queue_full`, the exception's type, or `_OTHER`",
+}
 
 # Name to description, without a full stop.
-DESCRIPTIONS: dict[str, str] = {**_RESOURCE, **_SLURM, **_SPAN, **_METRICS}
+DESCRIPTIONS: dict[str, str] = {**_RESOURCE, **_SLURM, **_SPAN, **_METRICS, **_OTEL_SDK}

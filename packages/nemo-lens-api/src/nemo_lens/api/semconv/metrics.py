@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from nemo_lens.api.semconv.otel_sdk import OTEL_SDK_METRIC_FIELDS
+
 GENAI_SERVER_REQUEST_DURATION = "gen_ai.server.request.duration"
 GENAI_SERVER_TIME_TO_FIRST_TOKEN = "gen_ai.server.time_to_first_token"
 GENAI_SERVER_TIME_PER_OUTPUT_TOKEN = "gen_ai.server.time_per_output_token"
@@ -66,4 +68,5 @@ METRIC_FIELDS: dict[str, tuple[str, str]] = {
     DL_TRAINING_THROUGHPUT_TFLOPS: ("gauge", "{TFLOP}/s"),
     DL_TRAINING_MEMORY_ALLOCATED: ("gauge", "By"),
     DL_TRAINING_SKIPPED_ITERATIONS: ("counter", "{iteration}"),
+    **OTEL_SDK_METRIC_FIELDS,
 }

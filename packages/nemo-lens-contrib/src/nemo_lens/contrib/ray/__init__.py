@@ -1,6 +1,6 @@
 """Public names of the Ray integration: the context with every call, workers set up, actors flushed.
 
-Importing it imports no Ray. ``docs/integrations.md`` tells how the parts work together.
+Importing it imports no Ray. ``docs/integrations/ray.md`` tells how the parts work together.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from nemo_lens.sdk._compat.metrics import (
     restart_metrics,
     safe_aggregations,
     set_metric_resource,
+    without_own_metrics,
 )
 from nemo_lens.sdk._compat.spans import (
     events_and_links,
@@ -50,4 +51,5 @@ __all__ = [
     "set_metric_resource",
     "succeeded",
     "suppress_instrumentation",
+    "without_own_metrics",
 ]

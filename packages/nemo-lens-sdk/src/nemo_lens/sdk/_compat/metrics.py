@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
 from typing import Any
 
+from opentelemetry.metrics import NoOpMeterProvider
 from opentelemetry.sdk.metrics import (
     Counter,
     Histogram,
@@ -100,6 +102,16 @@ def collects_at_shutdown(reader: Any) -> bool:
     It has none when its interval is infinite.
     """
     return isinstance(reader, PeriodicExportingMetricReader) and getattr(reader, "_daemon_thread", None) is not None
+
+
+def without_own_metrics(component: Callable[..., Any]) -> dict[str, Any]:
+    """Return the arguments with which a component of the SDK, or an exporter, makes no metrics about itself.
+
+    Those of later versions do where ``OTEL_PYTHON_SDK_INTERNAL_METRICS_ENABLED`` is true; what Lens counts itself would
+    be counted twice.
+    """
+    parameters = inspect.signature(component).parameters
+    return {"meter_provider": NoOpMeterProvider()} if "meter_provider" in parameters else {}
 
 
 def _forget_half_made(provider: Any, consumer: Any) -> None:

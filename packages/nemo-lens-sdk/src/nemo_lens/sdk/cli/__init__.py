@@ -15,9 +15,10 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from types import ModuleType
 
 # Command -> what the list of commands says about it.
-_COMMANDS = {
+COMMANDS = {
     "demo": "trace a small multi-process training run on this machine and show it",
     "doctor": "say whether telemetry would arrive, and where every setting comes from",
     "emit-spans": "export spans that a shell script measured",
@@ -87,25 +88,33 @@ def _dispatch(arguments: list[str]) -> int:
         parser.print_help(sys.stderr)
         return _WRONG_ARGUMENTS
     name = arguments[at]
-    if name not in _COMMANDS:
+    if name not in COMMANDS:
         from nemo_lens.api._diagnostics import nearest
 
-        parser.error(f"unknown command {name!r}{nearest(name, _COMMANDS)} (commands: {', '.join(sorted(_COMMANDS))})")
-    command = importlib.import_module(f"{__name__}.{name.replace('-', '_')}")
-    command_parser = argparse.ArgumentParser(
-        prog=f"nemo-lens {name}", description=(command.__doc__ or "").splitlines()[0]
-    )
-    command.configure(command_parser)
+        parser.error(f"unknown command {name!r}{nearest(name, COMMANDS)} (commands: {', '.join(sorted(COMMANDS))})")
+    command, parser = command_parser(name)
     try:
-        parsed = command_parser.parse_args(arguments[at + 1 :])
+        parsed = parser.parse_args(arguments[at + 1 :])
     except SystemExit as stop:  # with 0 after --help
         return getattr(command, "WRONG_ARGUMENTS", _WRONG_ARGUMENTS) if stop.code else 0
     code: int = command.run(parsed)
     return code
 
 
+def command_parser(name: str) -> tuple[ModuleType, argparse.ArgumentParser]:
+    """Return the module of a command and the parser of its arguments.
+
+    Args:
+        name: one of ``COMMANDS``.
+    """
+    command = importlib.import_module(f"{__name__}.{name.replace('-', '_')}")
+    parser = argparse.ArgumentParser(prog=f"nemo-lens {name}", description=(command.__doc__ or "").splitlines()[0])
+    command.configure(parser)
+    return command, parser
+
+
 def _top_parser() -> argparse.ArgumentParser:
-    listing = "\n".join(f"  {name:<24} {text}" for name, text in sorted(_COMMANDS.items()))
+    listing = "\n".join(f"  {name:<24} {text}" for name, text in sorted(COMMANDS.items()))
     parser = argparse.ArgumentParser(
         prog="nemo-lens",
         usage="nemo-lens [-h] [--version] COMMAND ...",

@@ -6,7 +6,8 @@ import os
 from typing import TYPE_CHECKING
 
 from nemo_lens.sdk.exporters import console, file, otlp, plugins
-from nemo_lens.sdk.exporters._plan import ExporterPlan, Signal
+from nemo_lens.sdk.exporters._plan import ExporterPlan, Signal, class_name
+from nemo_lens.sdk.exporters._sinks import fault_of
 from nemo_lens.sdk.exporters.preferences import metric_preferences
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
     from nemo_lens.api.config import NemoLensConfig
 
-__all__ = ["ExporterPlan", "Signal", "metric_preferences", "plan_exporter"]
+__all__ = ["ExporterPlan", "Signal", "class_name", "fault_of", "metric_preferences", "plan_exporter"]
 
 
 def plan_exporter(
@@ -47,7 +48,7 @@ def plan_exporter(
     preferences = metric_preferences(variables)
     name = config.exporter.strip()
     if name.lower() == "otlp":
-        return otlp.plan(signal, variables, preferences)
+        return otlp.plan(signal, variables, preferences, counted=config.metrics_enabled)
     if name.lower() == "console":
         return console.plan(signal, preferences)
     if name.lower() == "file":

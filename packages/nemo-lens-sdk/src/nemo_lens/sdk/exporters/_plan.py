@@ -25,6 +25,7 @@ class ExporterPlan:
         endpoint: URL or file pattern, for messages; empty when there is none.
         build: Builds the exporter as its own package has it, which raises and retries as it likes; takes that
             exporter's arguments. None for exporters of ours and of plug-ins.
+        component: what metrics about the telemetry call it: a value of ``otel.component.type``, or a class's name.
     """
 
     name: str
@@ -32,6 +33,12 @@ class ExporterPlan:
     make: Callable[[], Any]
     endpoint: str = ""
     build: Callable[..., Any] | None = None
+    component: str = ""
+
+
+def class_name(kind: Any) -> str:
+    """Return the full name of a class, or of what builds an exporter in place of one."""
+    return f"{kind.__module__}.{getattr(kind, '__qualname__', type(kind).__qualname__)}"
 
 
 def origin(config: NemoLensConfig, field: str) -> str:

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from nemo_lens.sdk._compat import log_to_json
-from nemo_lens.sdk.exporters._plan import ExporterPlan
+from nemo_lens.sdk.exporters._plan import ExporterPlan, class_name
 from nemo_lens.sdk.exporters._sinks import sdk_exporter
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def plan(signal: Signal, preferences: MetricPreferences) -> ExporterPlan:
     def make() -> Any:
         return sdk_exporter(signal, ConsoleSink(signal), f"exporter console of {signal}", preferences)
 
-    return ExporterPlan(name="console", transport="console", make=make)
+    return ExporterPlan(name="console", transport="console", make=make, component=class_name(ConsoleSink))
 
 
 def _strict(text: str) -> str:

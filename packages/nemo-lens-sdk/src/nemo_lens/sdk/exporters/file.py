@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nemo_lens.sdk.exporters import file_names, otlp_json
-from nemo_lens.sdk.exporters._plan import ExporterPlan, origin
+from nemo_lens.sdk.exporters._plan import ExporterPlan, class_name, origin
 from nemo_lens.sdk.exporters._sinks import sdk_exporter
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def plan(
         path = name_of(pid, pid != planned_by)
         return sdk_exporter(signal, FileSink(path, encode), f"exporter file of {signal} ({path})", preferences)
 
-    return ExporterPlan(name="file", transport="file", make=make, endpoint=pattern)
+    return ExporterPlan(name="file", transport="file", make=make, endpoint=pattern, component=class_name(FileSink))
 
 
 def _append(descriptor: int, data: bytes) -> None:

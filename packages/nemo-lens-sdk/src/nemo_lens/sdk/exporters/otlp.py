@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from nemo_lens.api._diagnostics import nearest
+from nemo_lens.sdk._compat import without_own_metrics
 from nemo_lens.sdk.exporters._plan import ExporterPlan
 from nemo_lens.sdk.exporters._sinks import ExporterSink, sdk_exporter
+from nemo_lens.sdk.exporters.log_throttle import throttle_log_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,6 +29,8 @@ _FILES = ("CERTIFICATE", "CLIENT_KEY", "CLIENT_CERTIFICATE")
 
 class _Transport(NamedTuple):
     package: str
+    # As otel.component.type has it.
+    component: str
     default_endpoint: str
     # Value of the variable to where the exporter's own constant is.
     compression: dict[str, tuple[str, str]]
@@ -42,28 +46,38 @@ _HTTP_COMPRESSION = {"none": (_HTTP, "NoCompression"), "gzip": (_HTTP, "Gzip"), 
 _TRANSPORTS = {
     "grpc": _Transport(
         "opentelemetry.exporter.otlp.proto.grpc",
+        "otlp_grpc",
         "http://localhost:4317",
         _GRPC_COMPRESSION,
         ("grpc._channel", "grpc.experimental"),
     ),
     "http/protobuf": _Transport(
-        _HTTP, "http://localhost:4318", _HTTP_COMPRESSION, ("requests", "netrc", "encodings.idna")
+        _HTTP, "otlp_http", "http://localhost:4318", _HTTP_COMPRESSION, ("requests", "netrc", "encodings.idna")
     ),
 }
 
-_CLASSES: dict[Signal, tuple[str, str]] = {
-    "traces": ("trace_exporter", "OTLPSpanExporter"),
-    "metrics": ("metric_exporter", "OTLPMetricExporter"),
-    "logs": ("_log_exporter", "OTLPLogExporter"),
+# Module, class, and what otel.component.type calls it.
+_CLASSES: dict[Signal, tuple[str, str, str]] = {
+    "traces": ("trace_exporter", "OTLPSpanExporter", "span_exporter"),
+    "metrics": ("metric_exporter", "OTLPMetricExporter", "metric_exporter"),
+    "logs": ("_log_exporter", "OTLPLogExporter", "log_exporter"),
 }
 
 
-def plan(signal: Signal, variables: Mapping[str, str], preferences: MetricPreferences) -> ExporterPlan:
+def plan(
+    signal: Signal, variables: Mapping[str, str], preferences: MetricPreferences, *, counted: bool = True
+) -> ExporterPlan:
     """Plan the OTLP exporter of a signal.
 
     What was checked is handed to the exporter, so a variable that changes before the first batch changes nothing; it
     also makes a blank variable mean an unset one, and ``none`` a compression, as the specification has it and the
     gRPC exporter does not. Headers and TLS stay with the exporter.
+
+    Args:
+        signal: the signal.
+        variables: where the settings stand.
+        preferences: of a metric exporter.
+        counted: whether Lens counts what it exports, so that it is not to count for itself as well.
 
     Raises:
         ValueError: A variable holds what cannot work, or the exporter's package does not import.
@@ -74,7 +88,7 @@ def plan(signal: Signal, variables: Mapping[str, str], preferences: MetricPrefer
     timeout = _timeout(signal, variables, protocol)
     compression = _compression(signal, variables, transport)
     _check_files(signal, variables, protocol)
-    module, name = _CLASSES[signal]
+    module, name, component = _CLASSES[signal]
     try:
         exporter_class = getattr(importlib.import_module(f"{transport.package}.{module}"), name)
         home, constant = transport.compression[compression]
@@ -84,13 +98,23 @@ def plan(signal: Signal, variables: Mapping[str, str], preferences: MetricPrefer
                 importlib.import_module(late)
     except ImportError as fault:
         raise ValueError(f"exporter otlp over {protocol}: {transport.package} cannot be imported: {fault}") from fault
+    throttle_log_of(exporter_class)
     build = partial(exporter_class, endpoint=endpoint, timeout=timeout, compression=getattr(constants, constant))
+    if counted:
+        build = partial(build, **without_own_metrics(exporter_class))
 
     def make() -> Any:
         label = f"exporter otlp of {signal} ({protocol}, {endpoint})"
         return sdk_exporter(signal, ExporterSink(build), label, preferences)
 
-    return ExporterPlan(name="otlp", transport=protocol, make=make, endpoint=endpoint, build=build)
+    return ExporterPlan(
+        name="otlp",
+        transport=protocol,
+        make=make,
+        endpoint=endpoint,
+        build=build,
+        component=f"{transport.component}_{component}",
+    )
 
 
 def _names(signal: Signal, key: str) -> tuple[str, str]:

@@ -103,6 +103,7 @@ def _providers(shell: Mapping[str, str]) -> Iterator[None]:
     propagate.set_global_textmap(CompositePropagator([TraceContextTextMapPropagator(), W3CBaggagePropagator()]))
     installed = backend.snapshot_backend()
     provider = metrics.provider
+    about_telemetry = metrics.self_metrics
     made, recording = _compat.known_observables(provider), recorders.known_observables()
     recorders.forget_attribute_sets()
     try:
@@ -111,6 +112,7 @@ def _providers(shell: Mapping[str, str]) -> Iterator[None]:
         backend.restore_backend(installed)
         recorders.forget_observables(recording)
         _compat.forget_observables(provider, made)
+        metrics.self_metrics = about_telemetry
         propagate.set_global_textmap(propagator)
 
 

@@ -17,6 +17,8 @@ _LAUNCHER = (
     ("TORCHELASTIC_", "SLURM_", "SLURMD_", "K8S_", "POD_"),
     frozenset({"RANK", "WORLD_SIZE", "LOCAL_RANK", "NODE_NAME"}),
 )
+# Tests assert what was recorded, and these nobody in the test recorded.
+_NO_SELF_METRICS = {"OTEL_PYTHON_SDK_INTERNAL_METRICS_ENABLED": "false"}
 # A test may record more, at once, than a queue holds; it would be dropped.
 _QUEUES = {"OTEL_BSP_MAX_QUEUE_SIZE": "1000000", "OTEL_BLRP_MAX_QUEUE_SIZE": "1000000"}
 
@@ -25,8 +27,8 @@ _QUEUES = {"OTEL_BSP_MAX_QUEUE_SIZE": "1000000", "OTEL_BLRP_MAX_QUEUE_SIZE": "10
 def hidden(shell: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Hide the shell's variables for telemetry, and undo what is done to such variables meanwhile.
 
-    What a fixture has set before stays. Through ``monkeypatch``, because a test that uses it too may undo its changes
-    after this has ended.
+    Metrics about the telemetry itself are off. What a fixture has set before stays. Through ``monkeypatch``, because a
+    test that uses it too may undo its changes after this has ended.
 
     Args:
         shell: the variables that the session started with.
@@ -37,6 +39,7 @@ def hidden(shell: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterato
         if os.environ.get(name) == value:
             monkeypatch.delenv(name)
     before = _present(_TELEMETRY)
+    os.environ.update({**_NO_SELF_METRICS, **before})
     try:
         yield
     finally:

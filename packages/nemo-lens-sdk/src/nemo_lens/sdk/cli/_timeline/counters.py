@@ -4,6 +4,8 @@ A gauge is drawn as its value from the time it was read on. A sum is drawn as it
 temporality: viewers make rates of it. What counts many measurements (a histogram, a summary) is drawn for each interval
 between two readings, from its beginning on: the mean in the metric's unit, and on a track of its own how many there
 were. A value that is no number a viewer can draw, such as a loss of NaN, becomes a mark at its time.
+
+Of the metrics about the telemetry itself (``otel.sdk.*``) only what was lost is drawn, since it is missing there.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from nemo_lens.api.semconv import ERROR_TYPE
 from nemo_lens.sdk.cli._otlp_metrics import GAUGE, SUM
 from nemo_lens.sdk.cli._timeline.trace_events import to_json
 
@@ -62,7 +65,7 @@ class Counters:
 
     def samples(self, point: MetricPoint) -> Iterator[Sample]:
         """Yield what is drawn of a point: nothing of one that has no time or whose interval was empty of values."""
-        if point.time_ns <= 0:
+        if point.time_ns <= 0 or _is_routine(point):
             return
         process = self._process_of(point.resource)
         name = point.name or "(no name)"
@@ -101,6 +104,11 @@ class Counters:
         if measurements and point.value is not None:
             yield _sample(point, begin, name, "mean", total / measurements)
         yield _sample(point, begin, f"{name} measurements", "count", measurements, unit="")
+
+
+def _is_routine(point: MetricPoint) -> bool:
+    """Return whether a point says of the telemetry itself that nothing was lost: of interest to a dashboard."""
+    return point.name.startswith("otel.sdk.") and not (point.value and ERROR_TYPE in point.attributes)
 
 
 def _sample(point: MetricPoint, time_ns: int, name: str, what: str, value: float, unit: str | None = None) -> Sample:

@@ -23,6 +23,7 @@ _CHECKS: tuple[Callable[[], object], ...] = (
     settings.metric_interval_s,
     settings.metric_timeout_s,
     settings.exemplar_filter,
+    partial(settings.reports_itself, ""),
 )
 
 _PARENT_BASED = tuple(name for name in settings.SAMPLERS if name.startswith("parentbased_"))
