@@ -1,12 +1,9 @@
-"""The attribute reference, ``docs/attributes.md``: complete, and what the tables in the code say."""
+"""The references of attributes and metrics, ``docs/reference/``: complete, and what the tables in the code say."""
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import re
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -16,58 +13,33 @@ from nemo_lens.api import semconv
 from nemo_lens.api.semconv.descriptions import DESCRIPTIONS
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-GENERATOR = DOCS / "generate_attributes.py"
 
 
-@pytest.fixture(scope="module")
-def generator() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("generate_attributes", GENERATOR)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+@pytest.fixture
+def attributes(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The module that writes the page of attributes."""
+    monkeypatch.syspath_prepend(str(DOCS))
+    return importlib.import_module("reference_pages.attributes")
 
 
 @pytest.fixture(scope="module")
 def rows() -> dict[str, list[str]]:
-    """Cells of each row of the page, by the name in the first."""
-    text = (DOCS / "attributes.md").read_text(encoding="utf-8")
-    lines = re.findall(r"^\| `([^`]+)` \| (.*) \|$", text, flags=re.M)
-    assert len(lines) == len(dict(lines)), "a name stands on the page twice"
+    """Cells of each row of the two pages, by the name in the first; bounds of histograms have a table of their own."""
+    text = "".join((DOCS / "reference" / page).read_text(encoding="utf-8") for page in ("attributes.md", "metrics.md"))
+    lines = re.findall(r"^\| `([^`]+)` \| (.*) \|$", text.partition("## Bounds")[0], flags=re.M)
+    assert len(lines) == len(dict(lines)), "a name stands on the pages twice"
     return {name: [cell.strip() for cell in cells.split("|")] for name, cells in lines}
 
 
-def run(script: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, str(script), *arguments], capture_output=True, text=True, timeout=50)
-
-
-def test_the_page_is_up_to_date() -> None:
-    """``--check`` passes: who changes a table writes the page again."""
-    done = run(GENERATOR, "--check")
-    assert done.returncode == 0, done.stderr
-
-
-def test_a_stale_or_missing_page_is_found_and_mended(tmp_path: Path) -> None:
-    """``--check`` exits with 1 and the command to run, and writes nothing; without it the page is written."""
-    script, page = tmp_path / GENERATOR.name, tmp_path / "attributes.md"
-    shutil.copy(GENERATOR, script)
-    for before in (None, "# Attribute reference\n"):
-        if before is not None:
-            page.write_text(before)
-        stale = run(script, "--check")
-        assert stale.returncode == 1
-        assert "run python docs/generate_attributes.py" in stale.stderr
-        assert (page.read_text() if page.exists() else None) == before
-    assert run(script).returncode == 0
-    assert page.read_text(encoding="utf-8") == (DOCS / "attributes.md").read_text(encoding="utf-8")
-
-
-def test_every_name_is_on_the_page_with_its_type(rows: dict[str, list[str]]) -> None:
+def test_every_name_is_on_a_page_with_its_type(rows: dict[str, list[str]]) -> None:
     """Each constant of semconv has one row: attributes with their type, metrics with kind and unit."""
     constants = {value for name, value in vars(semconv).items() if name.isupper() and isinstance(value, str)}
     assert set(rows) == constants - {semconv.SEMCONV_VERSION}
-    for name, kind in {**semconv.RESOURCE_FIELDS, **semconv.SPAN_FIELDS}.items():
+    for name, kind in {
+        **semconv.RESOURCE_FIELDS,
+        **semconv.SPAN_FIELDS,
+        **semconv.OTEL_SDK_METRIC_ATTRIBUTES,
+    }.items():
         assert rows[name][0] == kind.__name__
     for name, (instrument, unit) in semconv.METRIC_FIELDS.items():
         assert rows[name][:2] == [instrument, f"`{unit}`"]
@@ -84,7 +56,7 @@ def test_every_name_is_described(rows: dict[str, list[str]]) -> None:
 
 def test_the_version_of_the_conventions_is_stated() -> None:
     """The page names the OpenTelemetry conventions that the standard names follow."""
-    assert semconv.SEMCONV_VERSION in (DOCS / "attributes.md").read_text(encoding="utf-8")
+    assert semconv.SEMCONV_VERSION in (DOCS / "reference/attributes.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -110,12 +82,21 @@ def test_sources_are_named(rows: dict[str, list[str]], name: str, source: str) -
     assert source in rows[name][2]
 
 
-def test_resource_attributes_have_one_source_each(generator: ModuleType) -> None:
+@pytest.mark.parametrize(
+    ("name", "keyword"),
+    [("dl.training.step.duration", "`step_duration_s`"), ("gen_ai.client.token.usage", "`input_tokens`")],
+)
+def test_keywords_of_metrics_are_named(rows: dict[str, list[str]], name: str, keyword: str) -> None:
+    """A reader finds the argument by which a metric is recorded."""
+    assert keyword in rows[name][3]
+
+
+def test_resource_attributes_have_one_source_each(attributes: ModuleType) -> None:
     """What a table of a detector says is not said by hand as well, and everything has a source and one section."""
-    tabled = {attribute for part in (generator._of_slurm, generator._of_kubernetes) for attribute, _ in part()}
-    assert not tabled & set(generator.OTHER_SOURCES)
-    assert set(generator.sources()) == set(semconv.RESOURCE_FIELDS)
+    tabled = {attribute for part in (attributes.of_slurm, attributes.of_kubernetes) for attribute, _ in part()}
+    assert not tabled & set(attributes.OTHER_SOURCES)
+    assert set(attributes.sources()) == set(semconv.RESOURCE_FIELDS)
     for name in semconv.RESOURCE_FIELDS:
-        assert sum(name.startswith(prefixes) for _, prefixes, _ in generator.GROUPS) == 1, name
+        assert sum(name.startswith(prefixes) for _, prefixes, _ in attributes.GROUPS) == 1, name
     of_detectors = [name for name in semconv.RESOURCE_FIELDS if name.startswith(("k8s.", "slurm.", "nv.gpu.", "host."))]
-    assert not [name for name in of_detectors if generator.sources()[name] == generator.APPLICATION]
+    assert not [name for name in of_detectors if attributes.sources()[name] == attributes.APPLICATION]
