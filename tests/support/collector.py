@@ -21,7 +21,7 @@ from support.peer_programs import free_port, peer_binary, running_peer, wait_for
 class Collector:
     """A running Collector: where it listens, and what it forwarded."""
 
-    def __init__(self, grpc_port: int, http_port: int, replay: _ReplayServer) -> None:
+    def __init__(self, grpc_port: int, http_port: int, replay: ReplayServer) -> None:
         self.grpc_endpoint = f"http://127.0.0.1:{grpc_port}"
         self.http_endpoint = f"http://127.0.0.1:{http_port}"
         self._replay = replay
@@ -36,15 +36,15 @@ class Collector:
 
     def spans(self) -> list[Record]:
         """Return every span that the Collector forwarded."""
-        return self._records("traces")
+        return self._replay.records("traces")
 
     def points(self) -> list[Record]:
         """Return every metric data point that the Collector forwarded."""
-        return self._records("metrics")
+        return self._replay.records("metrics")
 
     def logs(self) -> list[Record]:
         """Return every log record that the Collector forwarded."""
-        return self._records("logs")
+        return self._replay.records("logs")
 
     def wait_for(self, condition: Callable[[], object], timeout_s: float = 10.0) -> bool:
         """Wait until ``condition`` holds; return whether it did."""
@@ -53,14 +53,6 @@ class Collector:
     def clear(self) -> None:
         """Forget what was forwarded so far."""
         self._replay.received.clear()
-
-    def _records(self, signal: str) -> list[Record]:
-        return [
-            record
-            for path, payload in list(self._replay.received)
-            if path == f"/v1/{signal}"
-            for record in READERS[signal](payload)
-        ]
 
 
 @contextmanager
@@ -71,33 +63,32 @@ def running_collector(folder: Path) -> Iterator[Collector]:
         PeerUnavailableError: It has to be built and a package cannot be had.
     """
     binary = peer_binary("otelcol")
-    replay = _ReplayServer(("127.0.0.1", 0), _ReplayRequest)
-    replay.received = []
-    threading.Thread(target=replay.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
     grpc_port, http_port = free_port(), free_port()
     config = folder / "collector.json"
-    config.write_text(json.dumps(_config(grpc_port, http_port, replay.server_address[1])), encoding="utf-8")
-    try:
+    with replay_server() as replay:
+        config.write_text(json.dumps(_config(grpc_port, http_port, replay)), encoding="utf-8")
         with running_peer([binary, "--config", config], (grpc_port, http_port), folder / "collector.log"):
             yield Collector(grpc_port, http_port, replay)
+
+
+@contextmanager
+def replay_server() -> Iterator[ReplayServer]:
+    """Run a server of the test to which a Collector forwards what it received."""
+    replay = ReplayServer()
+    threading.Thread(target=replay.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+    try:
+        yield replay
     finally:
         replay.shutdown()
         replay.server_close()
 
 
-def _config(grpc_port: int, http_port: int, replay_port: int) -> dict[str, Any]:
+def _config(grpc_port: int, http_port: int, replay: ReplayServer) -> dict[str, Any]:
     protocols = {"grpc": {"endpoint": f"127.0.0.1:{grpc_port}"}, "http": {"endpoint": f"127.0.0.1:{http_port}"}}
-    forward = {
-        "endpoint": f"http://127.0.0.1:{replay_port}",
-        "encoding": "json",
-        "compression": "none",
-        "sending_queue": {"enabled": False},
-        "retry_on_failure": {"enabled": False},
-    }
     pipeline = {"receivers": ["otlp"], "exporters": ["otlphttp/replay"]}
     return {  # the Collector reads YAML, and JSON is YAML
         "receivers": {"otlp": {"protocols": protocols}},
-        "exporters": {"otlphttp/replay": forward},
+        "exporters": {"otlphttp/replay": replay.exporter},
         "service": {
             "telemetry": {"metrics": {"level": "none"}, "logs": {"level": "warn"}},
             "pipelines": {"traces": pipeline, "metrics": pipeline, "logs": pipeline},
@@ -105,14 +96,39 @@ def _config(grpc_port: int, http_port: int, replay_port: int) -> dict[str, Any]:
     }
 
 
-class _ReplayServer(ThreadingHTTPServer):
+class ReplayServer(ThreadingHTTPServer):
+    """Keeps the OTLP JSON that a Collector posts to it, by path."""
+
     daemon_threads = True
-    received: list[tuple[str, Record]]
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _ReplayRequest)
+        self.received: list[tuple[str, Record]] = []
+
+    @property
+    def exporter(self) -> dict[str, Any]:
+        """The settings of the ``otlphttp`` exporter that forwards here."""
+        return {
+            "endpoint": f"http://127.0.0.1:{self.server_address[1]}",
+            "encoding": "json",
+            "compression": "none",
+            "sending_queue": {"enabled": False},
+            "retry_on_failure": {"enabled": False},
+        }
+
+    def records(self, signal: str) -> list[Record]:
+        """Return every record of a signal that was forwarded."""
+        return [
+            record
+            for path, payload in list(self.received)
+            if path == f"/v1/{signal}"
+            for record in READERS[signal](payload)
+        ]
 
 
 class _ReplayRequest(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    server: _ReplayServer
+    server: ReplayServer
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))

@@ -22,9 +22,26 @@ unpack_debian() {
     echo "deb [signed-by=$keyring] ${mirror:-http://deb.debian.org/debian} $release main" >"$state/sources.list"
     apt=(-q -o Dir::Etc::sourcelist="$state/sources.list" -o Dir::Etc::sourceparts=- -o Dir::State::lists="$state/lists"
         -o Dir::Cache="$state/cache" -o Dir::State::status="$state/status" -o APT::Sandbox::User=
-        -o APT::Update::Error-Mode=any)
+        -o APT::Update::Error-Mode=any -o Acquire::Languages=none)
     apt-get "${apt[@]}" update || cannot_be_had "the package lists of Debian $release cannot be had"
     (cd "$state/debs" && apt-get "${apt[@]}" download "$@") || cannot_be_had "a package of Debian $release cannot be had"
     for deb in "$state"/debs/*.deb; do dpkg-deb -x "$deb" "$folder"; done
     rm -rf "$state"
+}
+
+# fetch_program OUTPUT RELEASE PACKAGE PATH: unpack a package, or several with blanks between, and keep one program or folder of
+# it. A second call waits for the first.
+fetch_program() {
+    local output=$1 release=$2 packages path=$4
+    read -ra packages <<<"$3"
+    mkdir -p "$(dirname "$output")"
+    exec 9>"$output.lock"
+    flock 9
+    [[ -x $output ]] && return
+    work=$(mktemp -d)
+    trap 'rm -rf "$work"' EXIT
+    cd "$work"
+    unpack_debian "$release" "$work/unpacked" "${packages[@]}"
+    mv "$work/unpacked/$path" "$output.new"
+    mv "$output.new" "$output"
 }

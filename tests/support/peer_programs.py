@@ -16,7 +16,10 @@ _UNAVAILABLE = 75  # exit status of a build.sh for a package that cannot be had
 _START_TIMEOUT_S = 15.0
 _BUILD_TIMEOUT_S = 900.0
 # The programs that tests talk to: the folders with a build.sh.
-PEERS = ("otelcol", "victoria_metrics")
+PEERS = ("otelcol", "victoria_metrics", "docker_compose", "kustomize", "prometheus")
+
+# Why not, of those that could not be had: a network that does not answer is waited for once.
+_tried_in_vain: dict[str, str] = {}
 
 
 class PeerUnavailableError(RuntimeError):
@@ -47,6 +50,8 @@ def peer_binary(peer: str) -> Path:
     binary = cached_binary(peer)
     if binary.exists():
         return binary
+    if peer in _tried_in_vain:
+        raise PeerUnavailableError(_tried_in_vain[peer])
     build = subprocess.run(
         build_command(peer),
         stdout=subprocess.PIPE,
@@ -56,7 +61,8 @@ def peer_binary(peer: str) -> Path:
         check=False,
     )
     if build.returncode == _UNAVAILABLE:
-        raise PeerUnavailableError(build.stdout.strip().splitlines()[-1])
+        _tried_in_vain[peer] = build.stdout.strip().splitlines()[-1]
+        raise PeerUnavailableError(_tried_in_vain[peer])
     if build.returncode:
         raise RuntimeError(f"making {peer} failed:\n{build.stdout[-4000:]}")
     return binary

@@ -7,15 +7,4 @@
 # Exit status: 0 fetched or already there, 75 when the package cannot be had (no apt-get, no network), else a fault of ours.
 set -euo pipefail
 source "$(dirname "$0")/../debian_packages.sh"
-output=$1
-mkdir -p "$(dirname "$output")"
-exec 9>"$output.lock"
-flock 9
-[[ -x $output ]] && exit 0
-
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
-unpack_debian trixie "$work/unpacked" victoria-metrics
-mv "$work/unpacked/usr/bin/victoria-metrics" "$output.new"
-mv "$output.new" "$output"
+fetch_program "$1" trixie victoria-metrics usr/bin/victoria-metrics
