@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -55,6 +55,24 @@ class VictoriaMetrics:
             return [each for _, each in self.query(promql)] == [value]
 
         assert wait_for(found, timeout_s), f"{promql} finds {self.query(promql)} and not {value}"
+
+    def api(self, path: str, **parameters: str) -> Any:
+        """Return what Prometheus' HTTP API answers, such as to ``query_range``."""
+        self._flush()
+        return self._get(f"api/v1/{path}", **parameters)["data"]
+
+    def exported(self, selector: str) -> list[str]:
+        """Return all samples of the series that a selector finds, a JSON object for each series."""
+        self._flush()
+        query = urllib.parse.urlencode({"match[]": selector})
+        with urllib.request.urlopen(f"{self._url}/api/v1/export?{query}", timeout=10) as answer:
+            lines: list[str] = answer.read().decode().splitlines()
+        return lines
+
+    def take(self, lines: Iterable[str]) -> None:
+        """Store samples, given as ``exported`` returns them."""
+        body = "\n".join(lines).encode()
+        urllib.request.urlopen(f"{self._url}/api/v1/import", body, timeout=10).close()
 
     def own_metrics(self) -> str:
         """Return what the database says of itself, in Prometheus' text format."""
