@@ -1,4 +1,4 @@
-"""The manifest of the guide: what the kubelet makes of it describes the pod in full."""
+"""The manifests of ``docs/kubernetes.md``: what the kubelet makes of them describes the pod in full."""
 
 from __future__ import annotations
 
@@ -12,17 +12,15 @@ import yaml
 from nemo_lens.sdk.resources import detect_kubernetes
 from support.kubelet import container_environment, write_volumes
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "kubernetes.md").read_text(encoding="utf-8")
+SHORT, WHOLE = re.findall(r"^```yaml\n(.*?)^```$", PAGE, flags=re.M | re.S)
 
 UID = "5f0ab7de-0d5c-4bd2-9d0c-0c8ab1a5b1f4"
 JOB_UID = "0c9f3a52-7a0e-4a55-8f7e-1f4f7f0a4c11"
 
 
 def manifest() -> list[dict[str, Any]]:
-    pages = (page.read_text(encoding="utf-8") for page in sorted(DOCS.glob("*.md")))
-    blocks = [block for text in pages for block in re.findall(r"^```yaml\n(.*?)^```$", text, flags=re.M | re.S)]
-    (block,) = (block for block in blocks if "downwardAPI" in block)
-    return list(yaml.safe_load_all(block))
+    return list(yaml.safe_load_all(WHOLE))
 
 
 @pytest.fixture
@@ -78,6 +76,13 @@ def test_every_reference_of_the_manifest_is_resolved(pod: dict[str, Any]) -> Non
     assert not [name for name, text in variables.items() if "$(" in text]
     assert variables["OTEL_EXPORTER_OTLP_ENDPOINT"] == "http://192.0.2.7:4318"
     assert variables["NEMO_LENS_RUN_ID"] == JOB_UID
+
+
+def test_the_first_variables_are_those_of_the_manifest(pod: dict[str, Any]) -> None:
+    """What the first screen shows stands in the whole manifest, in the same order."""
+    short = yaml.safe_load(SHORT)["env"]
+    (container,) = pod["spec"]["containers"]
+    assert [variable for variable in container["env"] if variable in short] == short
 
 
 def test_the_manifest_starts_what_it_says(pod: dict[str, Any]) -> None:

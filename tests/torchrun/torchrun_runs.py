@@ -23,7 +23,7 @@ PROGRAMS = Path(__file__).parent / "programs"
 TORCHRUN = ("-m", "torch.distributed.run")
 STANDALONE = ("--standalone",)
 # What keeps torch from warning, so that the rest of stderr is ours, and Gloo from looking for the host's address.
-_ENVIRON = {"OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR", "GLOO_SOCKET_IFNAME": "lo"}
+QUIET = {"OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR", "GLOO_SOCKET_IFNAME": "lo"}
 
 needs_torch = pytest.mark.skipif(
     importlib.util.find_spec("torch") is None, reason="torch is not installed: run `nox -s torch`"
@@ -108,7 +108,7 @@ def _started(*command: str, environ: Mapping[str, str]) -> subprocess.Popen[str]
     # torch's stores bind every interface, whatever address they are given.
     return subprocess.Popen(
         [*own_network("torch's stores bind"), sys.executable, *command],
-        env=clean_environ({**_ENVIRON, **environ}),
+        env=clean_environ({**QUIET, **environ}),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
