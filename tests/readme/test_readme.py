@@ -118,24 +118,6 @@ def test_metrics_example(tmp_path: Path, enabled: str) -> None:
     assert [name in done.stdout for name in names] == [enabled == "1"] * len(names)
 
 
-def _guides() -> list[str]:
-    blocks = []
-    for page in sorted((ROOT / "docs").glob("*.md")):
-        text = page.read_text(encoding="utf-8")
-        blocks += re.findall(r"^```python\n(.*?)^```$", text, flags=re.M | re.S)
-    return blocks
-
-
-@pytest.mark.parametrize("block", _guides())
-def test_python_of_the_guides(tmp_path: Path, block: str) -> None:
-    """Each Python block of the guides runs by itself with telemetry on, set up here unless it does that itself."""
-    if "setup_telemetry(" not in block:
-        block = f"from nemo_lens.api import setup_telemetry\nsetup_telemetry()\n{block}"
-    (tmp_path / "block.py").write_text(block, encoding="utf-8")
-    done = run(f"{sys.executable} block.py", tmp_path, NEMO_LENS_ENABLED="1", NEMO_LENS_EXPORTER="console")
-    assert done.returncode == 0, done.stderr
-
-
 def test_failures_look_as_the_readme_says(tmp_path: Path) -> None:
     """The error and the warning that the README shows are those of a wrong protocol and of a dead collector."""
     shown = [block.strip() for language, block in FENCES if language == "text"]
