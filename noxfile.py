@@ -33,7 +33,10 @@ OWN_SESSION = (
     "benchmarks",
     "browser",
     "compile",
+    "docs",
+    "docs_site",
     "gpu",
+    "observability",
     "packaging",
     "ray_cluster",
     "readme",
@@ -69,8 +72,10 @@ def tests(session: nox.Session) -> None:
         "api_alone",
         "sdk_alone",
         "packaging",
+        "release",
         "receivers",
         "browser",
+        "docs",
         "slurm",
         "ray",
         "readme",
@@ -148,10 +153,17 @@ def packaging(session: nox.Session) -> None:
 
 
 @nox.session
+def release(session: nox.Session) -> None:
+    """Build, verify and install everywhere what would be published; `-- --final` before it is. Uploads nothing."""
+    session.install(*GROUPS["release"])
+    session.run("python", "-m", "release", *session.posargs)
+
+
+@nox.session
 def receivers(session: nox.Session) -> None:
-    """Send all signals to a third party's receivers, the real Collector and a real metrics database."""
-    _install(session, "-e", API, "-e", SDK, *GROUPS["test"], *GROUPS["receivers"])
-    _pytest(session, *(session.posargs or ("tests/receivers",)))
+    """Send all signals to a third party's receivers, the real Collector and a database; ask the dashboards' queries."""
+    _install(session, "-e", API, "-e", SDK, *GROUPS["test"], *GROUPS["receivers"], *GROUPS["dashboards"])
+    _pytest(session, *(session.posargs or ("tests/receivers", "tests/observability")))
 
 
 @nox.session
@@ -159,6 +171,17 @@ def browser(session: nox.Session) -> None:
     """Look at timelines in a real Perfetto in a real Chromium. Needs `chromium`; keeps its pictures in .cache."""
     _install(session, "-e", API, "-e", f"{SDK}[view]", *GROUPS["test"], *GROUPS["browser"])
     _pytest(session, *(session.posargs or ("tests/browser",)))
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Build the documentation site strictly into `site`; test its links and names, and run what its pages say."""
+    groups = (name for group in ("test", "web", "peers", "docs") for name in GROUPS[group])
+    _install(session, "-e", API, "-e", SDK, "-e", WEB, *groups)
+    session.run("python", "docs/generate_reference.py", "--check")
+    # Not --quiet: what is not said is not counted, and nothing would fail.
+    session.run("mkdocs", "build", "--strict", env={"NO_MKDOCS_2_WARNING": "1"})
+    _pytest(session, *(session.posargs or ("-n", "3", "--dist", "loadfile", "tests/docs_site", "tests/docs")))
 
 
 @nox.session
