@@ -100,7 +100,7 @@ def process(session: nox.Session, opentelemetry: str) -> None:
     """Test forks, exits, signals, dead collectors, the command line and the pytest plug-in with real processes."""
     _install_versions(session, opentelemetry)
     # Mostly they wait.
-    _pytest(session, *(session.posargs or ("-n", "3", "--dist", "loadgroup", *PROCESS_TESTS)))
+    _pytest(session, *(session.posargs or ("-n", "4", "--dist", "loadgroup", *PROCESS_TESTS)))
 
 
 @nox.session(python=TIMELINE_PYTHONS)
@@ -142,7 +142,8 @@ def sdk_alone(session: nox.Session) -> None:
     """Test the built API and SDK wheels without the contrib wheel."""
     _install(session, *_build(session, API, SDK), *GROUPS["test"], *GROUPS["peers"])
     commands = ("tests/cli/test_commands.py", "tests/cli/test_demo.py", "tests/cli/test_doctor_installation.py")
-    _pytest(session, *(session.posargs or ("-n", "2", "tests/contract", "tests/sdk", *commands)))
+    others = [f"--ignore={path}" for path in PROCESS_TESTS if path.startswith("tests/sdk/")]
+    _pytest(session, *(session.posargs or ("-n", "2", "tests/contract", "tests/sdk", *commands)), *others)
 
 
 @nox.session
@@ -202,7 +203,7 @@ def slurm(session: nox.Session) -> None:
 def ray(session: nox.Session) -> None:
     """Trace tasks and actors of a real Ray, in a network of its own. Downloads Ray."""
     _install(session, "-e", API, "-e", SDK, "-e", f"{CONTRIB}[ray,fastapi,aiohttp]", *GROUPS["test"], *GROUPS["web"])
-    _pytest(session, *(session.posargs or ("tests/ray_cluster",)))
+    _pytest(session, *(session.posargs or ("-n", "2", "--dist", "loadfile", "tests/ray_cluster")))
 
 
 @nox.session
@@ -217,7 +218,7 @@ def readme(session: nox.Session) -> None:
 def torch(session: nox.Session) -> None:
     """Compile spans with torch.compile, and launch ranks with a real torchrun. Downloads torch."""
     _install(session, "-e", API, "-e", SDK, "-e", CONTRIB, *GROUPS["test"], *GROUPS["torch"])
-    _pytest(session, *(session.posargs or ("tests/compile", "tests/torchrun")))
+    _pytest(session, *(session.posargs or ("-n", "2", "--dist", "loadfile", "tests/compile", "tests/torchrun")))
 
 
 @nox.session
@@ -268,9 +269,12 @@ def _pytest(session: nox.Session, *args: str) -> None:
 
 
 def _unit_sessions() -> list[str]:
-    """Return the newest OpenTelemetry on every Python, and the lowest on the oldest and the newest Python."""
-    floors = [f"unit-{python}(opentelemetry='floor')" for python in (PYTHONS[0], PYTHONS[-1])]
-    return [*floors, *(f"unit-{python}(opentelemetry='newest')" for python in PYTHONS)]
+    """Return the lowest OpenTelemetry on the oldest Python, and the newest on the others.
+
+    `release` runs the contract suite on each Python with both.
+    """
+    oldest, *others = PYTHONS
+    return [f"unit-{oldest}(opentelemetry='floor')", *(f"unit-{python}(opentelemetry='newest')" for python in others)]
 
 
 def _prepare_peers() -> None:
