@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from support.checkouts import copy_checkout
+
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 FENCES = re.findall(r"^```(\w+)\n(.*?)^```$", README, flags=re.M | re.S)
@@ -23,17 +25,7 @@ DEMO, TREE, TESTS, EXPORTS, GROUPS, DOCTOR = range(6)
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of what git tracks, or would, as a newcomer clones it."""
-    copy = tmp_path_factory.mktemp("newcomer") / "checkout"
-    listed = subprocess.run(
-        ["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, capture_output=True, check=True
-    )
-    for name in filter(None, listed.stdout.decode().split("\0")):
-        source = ROOT / name
-        if source.is_file():
-            target = copy / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(source, target)
-    return copy
+    return copy_checkout(tmp_path_factory.mktemp("newcomer") / "checkout")
 
 
 def run(command: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
