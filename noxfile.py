@@ -167,7 +167,7 @@ def release(session: nox.Session) -> None:
 def receivers(session: nox.Session) -> None:
     """Send all signals to a third party's receivers, the real Collector and a database; ask the dashboards' queries."""
     _install(session, "-e", API, "-e", SDK, *GROUPS["test"], *GROUPS["receivers"], *GROUPS["dashboards"])
-    _pytest(session, *(session.posargs or ("-n", "2", "--dist", "loadgroup", "tests/receivers", "tests/observability")))
+    _pytest(session, *(session.posargs or ("-n", "2", "--dist", "loadfile", "tests/receivers", "tests/observability")))
 
 
 @nox.session
