@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from support.perfetto import BrowserUnavailableError, Perfetto, running_perfetto
+from support.chromium import BrowserUnavailableError
+from support.needed import needed
+from support.perfetto import Perfetto, running_perfetto
 
 _SCREENSHOTS = Path(__file__).parents[2] / ".cache" / "screenshots"
 
@@ -16,13 +17,8 @@ _SCREENSHOTS = Path(__file__).parents[2] / ".cache" / "screenshots"
 @pytest.fixture(scope="session")
 def perfetto() -> Iterator[Perfetto]:
     """Run a browser for the session; skip where there is none, except in continuous integration (``CI`` set)."""
-    try:
-        with running_perfetto() as running:
-            yield running
-    except BrowserUnavailableError as reason:
-        if os.environ.get("CI", "").strip():
-            pytest.fail(f"no browser: {reason}", pytrace=False)
-        pytest.skip(f"no browser: {reason}")
+    with needed("browser", BrowserUnavailableError), running_perfetto() as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

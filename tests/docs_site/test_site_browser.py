@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
 from support.built_site import Site
+from support.chromium import BrowserUnavailableError, running_chromium
+from support.needed import needed
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
-
-# The sandbox needs what containers lack; the rest keeps the browser itself from the network.
-_ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-_NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 DESKTOP, PHONE = 1280, 400
 PAGES = ("index.html", "slurm.html", "reference/api.html", "reference/environment.html", "reference/metrics.html")
@@ -25,18 +21,8 @@ PAGES = ("index.html", "slurm.html", "reference/api.html", "reference/environmen
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """A Chromium; where there is none the tests are skipped, except in continuous integration (``CI`` set)."""
-    missing = pytest.fail if os.environ.get("CI", "").strip() else pytest.skip
-    path = next(filter(None, map(shutil.which, _NAMES)), None)
-    if path is None:
-        missing("no browser: apt-get install chromium")
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        missing("no playwright: nox -s docs")
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=path, args=_ARGUMENTS)
+    with needed("browser", BrowserUnavailableError), running_chromium() as running:
         yield running
-        running.close()
 
 
 @pytest.fixture

@@ -26,7 +26,8 @@ from support.measured_cluster import (
     Cluster,
     measured_cluster,
 )
-from support.peer_fixtures import needed
+from support.needed import needed
+from support.peer_programs import PeerUnavailableError
 from support.prometheus_server import Prometheus, running_prometheus
 from support.victoria_metrics import VictoriaMetrics
 
@@ -58,7 +59,7 @@ EXPRESSIONS = [asked for board in BOARDS for asked in grafana_files.asked(board)
 @pytest.fixture(scope="module")
 def cluster(database: VictoriaMetrics, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
     """Run the cluster once."""
-    with needed("OpenTelemetry Collector"):
+    with needed("OpenTelemetry Collector", PeerUnavailableError):
         return measured_cluster(database, tmp_path_factory.mktemp("collector"))
 
 
@@ -66,7 +67,8 @@ def cluster(database: VictoriaMetrics, tmp_path_factory: pytest.TempPathFactory)
 def prometheus(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     """Run a Prometheus that has the same samples."""
     exported = cluster.database.exported('{__name__!=""}')
-    with needed("Prometheus"), running_prometheus(tmp_path_factory.mktemp("prometheus"), exported) as started:
+    folder = tmp_path_factory.mktemp("prometheus")
+    with needed("Prometheus", PeerUnavailableError), running_prometheus(folder, exported) as started:
         yield started
 
 

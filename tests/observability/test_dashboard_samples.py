@@ -11,8 +11,8 @@ import pytest
 
 from support import grafana_files
 from support.grafana_files import BOARDS
-from support.peer_fixtures import needed
-from support.peer_programs import wait_for
+from support.needed import needed
+from support.peer_programs import PeerUnavailableError, wait_for
 from support.prometheus_server import Prometheus, running_prometheus
 from support.victoria_metrics import VictoriaMetrics, running_database
 
@@ -68,7 +68,7 @@ SAMPLES = [
 def filled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
     """A database of each kind with the samples."""
     folder = tmp_path_factory.mktemp("samples")
-    with needed(request.param):
+    with needed(request.param, PeerUnavailableError):
         if request.param == "Prometheus":
             with running_prometheus(folder, SAMPLES) as prometheus:
                 yield prometheus

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import time
 import urllib.parse
 from collections.abc import Iterator
@@ -18,15 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nemo_lens.sdk.cli._timeline.viewer import ViewerMissingError, serving
+from support.chromium import BrowserUnavailableError, running_chromium
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 Row = dict[str, Any]
 
-# The sandbox needs what containers lack; the rest keeps the browser itself from the network.
-_CHROMIUM_ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-_CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome")
 _PATIENCE_MS = 30_000
 
 # What Perfetto counts for its badge.
@@ -48,10 +45,6 @@ _IDLE = """() => Promise.race([
     window.waitForPerfettoIdle(300).then(() => true, () => false),
     new Promise(resolve => setTimeout(() => resolve(false), 3000)),
 ])"""
-
-
-class BrowserUnavailableError(Exception):
-    """There is no Chromium, or not what drives it, or no viewer."""
 
 
 class TraceRefusedError(Exception):
@@ -188,23 +181,12 @@ def running_perfetto() -> Iterator[Perfetto]:
         BrowserUnavailableError: Something that this needs is not installed.
     """
     try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        raise BrowserUnavailableError("playwright is not installed: pip install playwright") from None
-    chromium = next((found for name in _CHROMIUM_NAMES if (found := shutil.which(name))), None)
-    if chromium is None:
-        raise BrowserUnavailableError("no Chromium: apt-get install chromium fonts-dejavu-core")
-    try:
         with serving(Path(os.devnull)):
             pass
     except ViewerMissingError as error:
         raise BrowserUnavailableError(str(error)) from None
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=_CHROMIUM_ARGUMENTS)
-        try:
-            yield Perfetto(browser)
-        finally:
-            browser.close()
+    with running_chromium() as browser:
+        yield Perfetto(browser)
 
 
 def thread_slices(page: PerfettoPage) -> list[Row]:
