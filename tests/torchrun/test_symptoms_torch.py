@@ -32,19 +32,23 @@ compiled(torch.ones(2))
 
 # Every rank calls once, and then rank 1 alone, under the condition that the page warns of.
 BROADCAST = """
-import faulthandler, sys, time
+import faulthandler, os, sys, time
 import torch.distributed as distributed
 from nemo_lens.api import broadcast_trace_context, setup_telemetry, span_cm
 distributed.init_process_group("gloo")
 rank = distributed.get_rank()
+
+def say(words):
+    os.write(1, f"{words}\\n".encode())  # at once: the ranks share the pipe, and print writes its parts one by one
+
 setup_telemetry(resource_attributes={"nv.dl.rank": rank})
 with span_cm("step"):
-    print("all call:", *broadcast_trace_context(rank), flush=True)
+    say(f"all call: {broadcast_trace_context(rank)}")
     if rank == 1:
         faulthandler.dump_traceback_later(1, file=sys.stderr)
-        print("one calls:", *broadcast_trace_context(rank), flush=True)
+        say(f"one calls: {broadcast_trace_context(rank)}")
     else:
-        time.sleep(2)  # at something else; then it ends, and with it the wait of the other
+        time.sleep(4)  # at something else; then it ends, and with it the wait of the other
 """
 
 
@@ -65,7 +69,7 @@ def test_hanging_broadcast(case: Symptom, tmp_path: Path) -> None:
     job.write_text(BROADCAST)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(job)]
     ended = Lab(tmp_path).run(f"import subprocess, sys; sys.exit(subprocess.run({command!r}).returncode)", **QUIET)
-    assert ended.out.count("all call: traceparent") == 2, ended.err
+    assert ended.out.count("all call: {'traceparent'") == 2, ended.out + ended.err
     assert "one calls:" not in ended.out
     stack = ended.err.partition("Timeout (")[2]
     assert "job.py" in stack
