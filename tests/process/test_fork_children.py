@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections import Counter
 
 import pytest
@@ -81,6 +82,16 @@ def test_children_do_not_inherit_the_sigterm_handler(written: Written) -> None:
     assert job.code == 0, job.stderr
     assert job.fact("actions") == [0]
     assert written.names().count("queued") == 1
+
+
+def test_sigterm_right_after_the_fork_ends_a_child(written: Written) -> None:
+    """A child that is terminated before its first line dies of it at once; the parent's own SIGTERM still flushes."""
+    job = run("forks", "terminated_at_once", environ=written.environ)
+    assert job.code == -signal.SIGTERM, job.stderr
+    assert job.all_facts("codes") == [[-signal.SIGTERM], [0]]
+    assert job.fact("child_s") < 10, "it waited for the parent's parked thread, which is not in the child"
+    assert job.fact("blocked") == []
+    assert sorted(written.names()) == ["last", "queued"], "the other child left by os._exit without a flush"
 
 
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])

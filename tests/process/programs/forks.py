@@ -143,6 +143,28 @@ def terminated() -> None:
     say(codes=[child.exitcode + signal.SIGTERM for child in children])
 
 
+def terminated_at_once() -> None:
+    """A child that gets SIGTERM before anything of ours has run in it; the parent still answers its own."""
+    child_dies = True
+
+    def die() -> None:
+        if child_dies:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    os.register_at_fork(after_in_child=die)  # before set-up: it runs before the hooks of telemetry
+    handle = start_job()
+    handle.install_sigterm_handler(20_000)
+    began = time.monotonic()
+    reap([fork(work, "never done", 1)])
+    say(child_s=time.monotonic() - began)
+    child_dies = False
+    reap([fork(work, "done", 1)])
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    say(blocked=sorted(map(int, blocked)))
+    work("last", 1)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
 def terminated_pool() -> None:
     """A pool that ends its workers by SIGTERM while the parent has a handler for it."""
     handle = start_job()

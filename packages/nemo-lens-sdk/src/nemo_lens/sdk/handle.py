@@ -282,10 +282,14 @@ class OtelHandle:
         atexit.register(at_exit)
 
     def before_fork(self, deadline: float) -> None:
-        """Do nothing: the pipes wait for themselves."""
+        """Hold SIGTERM back where it has our handler; the pipes wait for themselves."""
+        if self._sigterm is not None:
+            self._sigterm.before_fork()
 
     def after_fork_in_parent(self) -> None:
-        """Do nothing."""
+        """Let SIGTERM through again."""
+        if self._sigterm is not None:
+            self._sigterm.after_fork_in_parent()
 
     def after_fork_in_child(self) -> None:
         """Export as the child: its pid and instance, its own counts, also when multiprocessing ends it."""

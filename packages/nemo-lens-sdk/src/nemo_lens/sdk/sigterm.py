@@ -31,15 +31,24 @@ class SigtermFlush:
         self._parked = False
         self._wake: SimpleQueue[bool] = SimpleQueue()
         self._done: SimpleQueue[None] = SimpleQueue()
+        # Threads that are in a fork for which this blocked SIGTERM.
+        self._forking: set[int] = set()
 
     def install(self) -> None:
-        """Take SIGTERM over; a WARNING and nothing else outside the main thread, where Python allows no handler."""
+        """Take SIGTERM over; a WARNING and nothing else where that cannot be.
+
+        Outside the main thread Python allows no handler, and at a limit of processes there is no thread to park.
+        """
         if self._installed:
             return
         if threading.current_thread() is not threading.main_thread():
             warn("install_sigterm_handler works in the main thread only; SIGTERM keeps the action it has")
             return
-        self._park()
+        try:
+            self._park()
+        except RuntimeError as fault:
+            warn("install_sigterm_handler has no thread to flush in (%s); SIGTERM keeps the action it has", fault)
+            return
         self._previous = signal.getsignal(signal.SIGTERM)
         signal.signal(signal.SIGTERM, self._on_signal)
         self._installed = True
@@ -54,6 +63,17 @@ class SigtermFlush:
             self._parked = False
             self._wake.put(False)
 
+    def before_fork(self) -> None:
+        """Hold SIGTERM back in this thread, so that one sent to the child at once meets the action it is given back."""
+        if self._installed and signal.SIGTERM not in signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM}):
+            self._forking.add(threading.get_ident())
+
+    def after_fork_in_parent(self) -> None:
+        """Let SIGTERM through again."""
+        if threading.get_ident() in self._forking:
+            self._forking.discard(threading.get_ident())
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+
     def after_fork_in_child(self) -> None:
         """Give SIGTERM back in a child, which may install a handler of its own.
 
@@ -62,12 +82,14 @@ class SigtermFlush:
         """
         self._parked = False
         self.uninstall()
+        self.after_fork_in_parent()
+        self._forking.clear()  # of threads that are not here
 
     def _park(self) -> None:
         self._wake = SimpleQueue()
         self._done = SimpleQueue()
-        self._parked = True
         threading.Thread(target=self._wait, name="nemo-lens-sigterm", daemon=True).start()
+        self._parked = True
 
     def _wait(self) -> None:
         # An answer for each signal: a second one may come while the first waits, or after it was chained.
