@@ -14,6 +14,7 @@ import subprocess
 import sys
 from typing import NamedTuple
 
+from reference_pages.markdown import table_head, table_row
 from scale.receiver import discarding_sink
 
 _ROUNDS = 5
@@ -158,12 +159,12 @@ def measure(figure: Figure, port: int, rounds: int = _ROUNDS) -> float:
 def row(figure: Figure, value: float) -> str:
     """Return a row of the page's table: the figure in two digits, bytes to the next ten."""
     text = f"{value:.2g}" if value < 10 else f"{round(value, -1 if figure.unit == 'bytes' else 0):.0f}"
-    return f"| {figure.what} | {text} {figure.unit} |"
+    return table_row(figure.what, f"{text} {figure.unit}")
 
 
 def main() -> int:
     """Measure everything and print the table."""
-    sys.stdout.write("| what | figure |\n|---|---|\n")
+    sys.stdout.write("\n".join(table_head("what", "figure")) + "\n")
     with discarding_sink() as port:
         for figure in FIGURES:
             sys.stdout.write(row(figure, measure(figure, port)) + "\n")

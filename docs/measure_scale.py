@@ -60,8 +60,12 @@ def filled(page: str, made: Mapping[str, str]) -> str:
         place = re.compile(rf"(<!-- table {name} -->\n).*?(<!-- end -->)", re.DOTALL)
         if not place.search(page):
             raise ValueError(f"{PAGE.name} has no '<!-- table {name} -->' and '<!-- end -->'")
-        page = place.sub(lambda found, table=table: f"{found[1]}\n{table}\n\n{found[2]}", page)
+        page = place.sub(partial(_filled_place, table), page)
     return page
+
+
+def _filled_place(table: str, place: re.Match[str]) -> str:
+    return f"{place[1]}\n{table}\n\n{place[2]}"
 
 
 def _measured(kept: Mapping[str, Any], collector: Path | None) -> dict[str, Any]:
@@ -91,16 +95,16 @@ def _parser() -> argparse.ArgumentParser:
     what.add_argument("--check", action="store_true", help="exit with 1 when the page or the kept sizes are stale")
     parser.add_argument("--collector", type=Path, help="program of an OpenTelemetry Collector to measure, too")
     parser.add_argument("--ranks", type=_ranks, default=RANKS, help="comma list")
-    for field in dataclasses.fields(Job):
-        name = field.name.removesuffix("_s")
-        unit = "" if name == field.name else "seconds; "
+    for field, default in dataclasses.asdict(Job()).items():
+        name = field.removesuffix("_s")
+        unit = "" if name == field else "seconds; "
         parser.add_argument(
             f"--{name.replace('_', '-')}",
-            dest=field.name,
+            dest=field,
             metavar="N",
-            type=partial(_above_zero, type(field.default)),
-            default=field.default,
-            help=f"{unit}default {field.default:g}",
+            type=partial(_above_zero, type(default)),
+            default=default,
+            help=f"{unit}default {default:g}",
         )
     return parser
 

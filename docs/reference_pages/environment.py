@@ -12,7 +12,7 @@ from nemo_lens.api._variables import DEFAULT_PREFIX, VARIABLES
 from nemo_lens.sdk import settings
 from nemo_lens.sdk.cli.doctor import configuration
 from nemo_lens.sdk.exporters import file_names, otlp
-from nemo_lens.sdk.resources import cuda_devices, gpu_count, kubernetes, precedence, slurm
+from nemo_lens.sdk.resources import cuda_devices, kubernetes, precedence, slurm
 
 from .environment_tables import (
     ELSEWHERE,
@@ -186,7 +186,6 @@ def _launchers() -> Iterator[str]:
         "mean something else."
     )
     yield from section("GPUs")
-    assert gpu_count.VARIABLE == cuda_devices.VARIABLE
     yield from table(
         ("variable", "meaning"),
         [

@@ -28,10 +28,21 @@ def paragraph(text: str) -> Iterator[str]:
 
 
 def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
-    """Return a table. What stands in a cell is Markdown; only ``|`` is escaped."""
-    yield from ("", f"| {' | '.join(head)} |", f"|{'---|' * len(head)}")
-    for row in rows:
-        yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |"
+    """Return a table, with the line before it."""
+    yield ""
+    yield from table_head(*head)
+    yield from (table_row(*cells) for cells in rows)
+
+
+def table_head(*titles: str) -> Iterator[str]:
+    """Return the two lines that begin a table."""
+    yield table_row(*titles)
+    yield f"|{'---|' * len(titles)}"
+
+
+def table_row(*cells: str) -> str:
+    """Return a line of a table. What stands in a cell is Markdown; only ``|`` is escaped."""
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
 def code(text: str) -> str:

@@ -34,7 +34,6 @@ _SHAPES = {
         ("resourceLogs", "scopeLogs", "logRecords"),
     ),
 }
-_POINT_KINDS = ("gauge", "sum", "histogram", "exponential_histogram", "summary")
 
 
 def count(signal: str, body: bytes) -> int:
@@ -80,7 +79,8 @@ def points(body: bytes) -> dict[str, int]:
     for entry in ExportMetricsServiceRequest.FromString(body).resource_metrics:
         for scope in entry.scope_metrics:
             for metric in scope.metrics:
-                kind = next(name for name in _POINT_KINDS if metric.HasField(name))
+                kind = metric.WhichOneof("data")
+                assert kind, metric.name
                 for point in getattr(metric, kind).data_points:
                     total += 1
                     health += metric.name.startswith("otel.sdk.")

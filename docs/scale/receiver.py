@@ -61,10 +61,10 @@ def grpc_receiver() -> Iterator[tuple[int, Received]]:
     received = Received()
 
     class Services(grpc.GenericRpcHandler):
-        def service(self, details: Any) -> Any:
-            signal = _GRPC_SERVICES[details.method]
+        def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes] | None:
+            signal = _GRPC_SERVICES[handler_call_details.method]
 
-            def export(body: bytes, context: Any) -> bytes:
+            def export(body: bytes, context: grpc.ServicerContext) -> bytes:
                 received.sent[signal].append(len(body))
                 received.bodies[signal].append(body)
                 return b""

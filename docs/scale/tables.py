@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from reference_pages.markdown import table_head, table_row
 from scale.volume import Part, Volume, gateways, of_job
 from scale.workload import GROUPS, PRESETS, Job, spans_per_step
 
@@ -41,33 +42,35 @@ def tables(job: Job, ranks: Iterable[int], sizes: Mapping[str, Any]) -> dict[str
 
 
 def _presets(job: Job) -> Iterator[str]:
-    yield from _head("group", "around", "spans a step", "here", *(f"`{name}`" for name in PRESETS))
+    yield from table_head("group", "around", "spans a step", "here", *(f"`{name}`" for name in PRESETS))
     for name, group in GROUPS.items():
         marks = ("x" if name in groups else "" for groups in PRESETS.values())
-        yield _row(f"`{name}`", group.around, group.formula, _number(group.spans_per_step(job)), *marks)
-    yield _row("all", "", "", "", *(_number(spans_per_step(job, name)) for name in PRESETS))
+        yield table_row(f"`{name}`", group.around, group.formula, _number(group.spans_per_step(job)), *marks)
+    yield table_row("all", "", "", "", *(_number(spans_per_step(job, name)) for name in PRESETS))
 
 
 def _sizes(sizes: Mapping[str, Any]) -> Iterator[str]:
     first = next(iter(sizes["traces"].values()))["plain"]
-    yield from _head("bytes of a request or line", *_WAYS.values())
+    yield from table_head("bytes of a request or line", *_WAYS.values())
     for preset, curves in sizes["traces"].items():
         for batch in first:
             what = f"`{preset}`, {batch} span{'s' if batch != '1' else ''}"
-            yield _row(what, *(_exact(curves[way][batch]) for way in _WAYS))
-    yield _row("1 log record", *(_exact(sizes["logs"][way]["1"]) for way in _WAYS))
+            yield table_row(what, *(_exact(curves[way][batch]) for way in _WAYS))
+    yield table_row("1 log record", *(_exact(sizes["logs"][way]["1"]) for way in _WAYS))
     points = sizes["metrics"]["points"]
-    yield _row(f"the {points} data points of a rank", *(_exact(sizes["metrics"]["ways"][way]["1"]) for way in _WAYS))
+    yield table_row(
+        f"the {points} data points of a rank", *(_exact(sizes["metrics"]["ways"][way]["1"]) for way in _WAYS)
+    )
 
 
 def _volume(job: Job, ranks: Iterable[int], sizes: Mapping[str, Any]) -> Iterator[str]:
-    yield from _head(
+    yield from table_head(
         "ranks", "preset", "spans/s", "requests/s", "MB/s", "MB/s, gzip", "`.jsonl` a day", "`.jsonl.gz` a day", "cores"
     )
     for number in ranks:
         for preset in PRESETS:
             total = of_job(job, number, [Part(1, preset)], sizes)
-            yield _row(
+            yield table_row(
                 _exact(number),
                 f"`{preset}`",
                 _number(total.spans),
@@ -81,11 +84,13 @@ def _volume(job: Job, ranks: Iterable[int], sizes: Mapping[str, Any]) -> Iterato
 
 def _metrics(job: Job, ranks: Iterable[int], sizes: Mapping[str, Any]) -> Iterator[str]:
     each, slow = _number(job.metric_interval_s), _number(_SLOW_METRICS_S)
-    yield from _head("ranks", "series", f"points/s, every {each} s", f"points/s, every {slow} s", "series of 100 runs")
+    yield from table_head(
+        "ranks", "series", f"points/s, every {each} s", f"points/s, every {slow} s", "series of 100 runs"
+    )
     for number in ranks:
         series = number * sizes["metrics"]["series"]
         points = number * sizes["metrics"]["points"]
-        yield _row(
+        yield table_row(
             _exact(number),
             _exact(series),
             _number(points / job.metric_interval_s),
@@ -95,7 +100,7 @@ def _metrics(job: Job, ranks: Iterable[int], sizes: Mapping[str, Any]) -> Iterat
 
 
 def _collectors(job: Job, ranks: Iterable[int], sizes: Mapping[str, Any]) -> Iterator[str]:
-    yield from _head(
+    yield from table_head(
         "ranks",
         "connections to one central collector",
         "collectors on nodes",
@@ -107,7 +112,7 @@ def _collectors(job: Job, ranks: Iterable[int], sizes: Mapping[str, Any]) -> Ite
         loads = (of_job(job, number, [Part(1, preset)], sizes).cores for preset in PRESETS)
         connections = number * sizes["connections"]
         needed = (_exact(gateways(cores)) if number > job.ranks_per_node else "" for cores in loads)
-        yield _row(_exact(number), _exact(connections), _exact(nodes), _exact(nodes), *needed)
+        yield table_row(_exact(number), _exact(connections), _exact(nodes), _exact(nodes), *needed)
 
 
 def _reductions(job: Job, ranks: int, sizes: Mapping[str, Any]) -> Iterator[str]:
@@ -127,14 +132,14 @@ def _reductions(job: Job, ranks: int, sizes: Mapping[str, Any]) -> Iterator[str]
         "no spans": [Part(1, None)],
     }
     slow = dataclasses.replace(job, metric_interval_s=_SLOW_METRICS_S, span_delay_s=_SLOW_SPANS_S)
-    yield from _head(
+    yield from table_head(
         f"{_exact(ranks)} ranks", "spans/s", "requests/s", "MB/s, gzip", "`.jsonl` a day", "`.jsonl.gz` a day"
     )
     rows = [(name, of_job(job, ranks, parts, sizes)) for name, parts in mixes.items()]
     for name in ("`default` on every rank", "`minimal` on every rank", "no spans"):
         rows.append((f"{name}, slow intervals", of_job(slow, ranks, mixes[name], sizes)))
     for name, total in rows:
-        yield _row(
+        yield table_row(
             name,
             _number(total.spans),
             _number(total.requests),
@@ -144,7 +149,7 @@ def _reductions(job: Job, ranks: int, sizes: Mapping[str, Any]) -> Iterator[str]
 
 
 def _traces(job: Job, ranks: Iterable[int], sizes: Mapping[str, Any]) -> Iterator[str]:
-    yield from _head("ranks", *(f"`{preset}`" for preset in PRESETS))
+    yield from table_head("ranks", *(f"`{preset}`" for preset in PRESETS))
     for number in ranks:
         cells = []
         for preset in PRESETS:
@@ -155,32 +160,23 @@ def _traces(job: Job, ranks: Iterable[int], sizes: Mapping[str, Any]) -> Iterato
             steps = _LARGEST_TRACE / a_step
             full = f"full after {_duration(steps * job.step_time_s)}" if steps >= 1 else "no step fits"
             cells.append(f"{_number(a_step / 1e6)} MB a step, {full}")
-        yield _row(_exact(number), *cells)
+        yield table_row(_exact(number), *cells)
 
 
 def _load(sizes: Mapping[str, Any]) -> Iterator[str]:
     spent = sizes["collector"]["us per request"]
-    yield from _head("request", "processor time", "a core takes in a second")
+    yield from table_head("request", "processor time", "a core takes in a second")
     for batch, microseconds in spent["traces"].items():
         taken = f"{_number(1e6 / microseconds)} requests, {_number(int(batch) * 1e6 / microseconds)} spans"
-        yield _row(f"{batch} span{'s' if batch != '1' else ''}", f"{_number(microseconds)} us", taken)
+        yield table_row(f"{batch} span{'s' if batch != '1' else ''}", f"{_number(microseconds)} us", taken)
     for signal, what in (("metrics", f"{sizes['metrics']['points']} data points"), ("logs", "1 log record")):
         microseconds = spent[signal]["1"]
-        yield _row(what, f"{_number(microseconds)} us", f"{_number(1e6 / microseconds)} requests")
+        yield table_row(what, f"{_number(microseconds)} us", f"{_number(1e6 / microseconds)} requests")
 
 
 def _stored(total: Volume) -> tuple[str, str]:
     plain, compressed = (_bytes(total.size[way] * _DAY_S) for way in ("file", "file.gz"))
     return plain, compressed
-
-
-def _head(*titles: str) -> Iterator[str]:
-    yield _row(*titles)
-    yield "|" + "---|" * len(titles)
-
-
-def _row(*cells: str) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 def _exact(value: float) -> str:

@@ -6,7 +6,7 @@ import os
 import time
 from typing import Any
 
-import grpc  # type: ignore[import-untyped]
+import grpc
 
 from nemo_lens.sdk.cli.doctor.answers import Answer, Answered
 from nemo_lens.sdk.exporters import Signal
