@@ -354,10 +354,54 @@ def test_a_broken_backend_is_skipped(site: Site, fault: str) -> None:
     alone = site.run(SETUP)
     assert alone.stdout == "exporting: False\n"
     assert [line for line in _warnings(alone) if "'otel'" in line and "bad 1.0" in line]
+    assert not [line for line in _warnings(alone) if "pip install" in line], "it is installed"
     site.add("good", {"nemo_lens.backend": {"other": "backends:FIRST"}}, {"backends": BACKEND})
     both = site.run(SETUP)
     assert both.stdout == "built: first\nexporting: True\n"
     assert len([line for line in _warnings(both) if "could not be loaded" in line]) == 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "raised"),
+    [
+        ("OSError('no space')", False),
+        ("ImportError('half of it')", False),
+        ("RuntimeError('no thread')", False),
+        ("ValueError('of a setting')", True),
+        ("TypeError('of an argument')", True),
+    ],
+)
+def test_a_backend_that_cannot_be_built(site: Site, fault: str, raised: bool) -> None:
+    """What is wrong with a setting is raised; anything else is a WARNING with its traceback, and the job runs on."""
+    failing = f"""
+class Failing:
+    def build(self, config, **options):
+        raise {fault}
+
+FIRST = Failing()
+"""
+    site.add("bad", {"nemo_lens.backend": {"otel": "backends:FIRST"}}, {"backends": failing})
+    done = site.run(
+        """
+        import logging; logging.basicConfig(format="%(levelname)s %(message)s")
+        from nemo_lens.api import NemoLensConfig, SpanRegistry, get_telemetry, managed_span, setup_telemetry
+        SpanRegistry.register("mine", ["work"])
+        try:
+            handle = setup_telemetry(NemoLensConfig(enabled=True, span_groups="all"))
+        except Exception as raised:
+            print("raised", type(raised).__name__)
+        else:
+            with managed_span("work", "runs on") as span:
+                print("exporting", handle.is_exporting, get_telemetry().is_exporting, span)
+        """
+    )
+    if raised:
+        assert done.stdout == f"raised {fault.partition('(')[0]}\n"
+    else:
+        assert done.stdout == "exporting False False None\n"
+        (warning,) = _warnings(done)
+        assert "telemetry could not be set up, so nothing is exported" in warning
+        assert fault.partition("(")[0] in done.stderr
 
 
 # ---- integrations

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
+
 import pytest
-from process_runs import run
+from process_runs import run, warnings_of
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -34,3 +36,15 @@ def test_a_signals_handler_that_ends_spans_does_not_wait_for_what_it_interrupted
     assert ended.code == 0, ended.stderr
     assert ended.fact("signals") > 0
     assert ended.fact("exported") == ended.fact("made")
+
+
+def test_set_up_without_a_thread() -> None:
+    """A process at its limit of threads is set up all the same, exports at its end and keeps its SIGTERM."""
+    ended = run("threadless", "set_up", environ=UNLIMITED)
+    assert ended.code == 0, ended.stderr
+    assert (ended.fact("names"), ended.fact("lost"), ended.fact("sigterm")) == (["done"], 0, 0)
+    resource = ended.fact("resource")
+    assert (resource["nv.dl.rank"], resource["telemetry.sdk.name"]) == (2, "opentelemetry")
+    assert resource["telemetry.sdk.version"] == version("opentelemetry-sdk")
+    assert warnings_of(ended.stderr, "resource attributes of OpenTelemetry's detectors are left out: RuntimeError")
+    assert warnings_of(ended.stderr, "install_sigterm_handler has no thread to flush in")

@@ -12,6 +12,8 @@ import common
 from common import say
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from nemo_lens.api import managed_span
+
 # Bytes of stack for a thread: more than there are.
 TOO_MUCH = 2**46
 
@@ -99,6 +101,26 @@ def interrupted() -> None:
     signal.setitimer(signal.ITIMER_REAL, 0)
     handle.force_flush(20_000)
     say(made=spans + len(signals), exported=len(exporter.get_finished_spans()), signals=len(signals))
+
+
+def set_up() -> None:
+    """Set up, record and close where there has been no thread from the start."""
+    import nemo_lens.sdk.backend  # noqa: F401 - later OpenTelemetry starts threads while it is imported
+
+    threading.stack_size(TOO_MUCH)
+    exporter = InMemorySpanExporter()
+    handle = common.set_up(span_exporter=exporter, metrics_enabled=False)
+    handle.install_sigterm_handler()
+    with managed_span("work", "done"):
+        pass
+    handle.shutdown()
+    (span,) = exporter.get_finished_spans()
+    say(
+        names=[span.name],
+        resource=dict(span.resource.attributes),
+        lost=handle.lost_spans(),
+        sigterm=int(signal.getsignal(signal.SIGTERM)),
+    )
 
 
 if __name__ == "__main__":

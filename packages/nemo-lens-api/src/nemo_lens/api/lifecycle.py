@@ -74,16 +74,26 @@ def setup_telemetry(
         _handle.shutdown()
     backend = _discovery.find_backend()
     if backend is None:
-        warn("telemetry is enabled but no backend is installed, so nothing is exported: pip install nemo-lens-sdk")
+        if _discovery.points(_discovery.BACKENDS):
+            warn("telemetry is enabled but no installed backend could be loaded, so nothing is exported")
+        else:
+            warn("telemetry is enabled but no backend is installed, so nothing is exported: pip install nemo-lens-sdk")
         state.set_enabled_span_groups(())
         return NULL_HANDLE
-    handle = backend.build(
-        config,
-        resource_attributes=resource_attributes,
-        span_exporter=span_exporter,
-        metric_reader=metric_reader,
-        log_exporter=log_exporter,
-    )
+    try:
+        handle = backend.build(
+            config,
+            resource_attributes=resource_attributes,
+            span_exporter=span_exporter,
+            metric_reader=metric_reader,
+            log_exporter=log_exporter,
+        )
+    except (TypeError, ValueError):  # a setting, or what the caller gave
+        raise
+    except Exception:  # noqa: BLE001 - no fault of the job's: it runs on without telemetry
+        logger().warning("telemetry could not be set up, so nothing is exported", exc_info=True)
+        state.set_enabled_span_groups(())
+        return NULL_HANDLE
     _handle, _config, _owner_pid = handle, config, os.getpid()
     _cell.install_backend(backend)
     if SpanRegistry.resolve(config.span_groups)[1]:

@@ -67,7 +67,11 @@ class OtelBackend:
         parent = read_carrier(self, os.environ)
         self._process_parent = parent if trace.get_current_span(parent).get_span_context().is_valid else None
         self._adopt = handle.adopt
-        handle.open(self._process_parent, bridge_root=config.logs_enabled)
+        try:
+            handle.open(self._process_parent, bridge_root=config.logs_enabled)
+        except BaseException:
+            handle.shutdown(0)
+            raise
         return handle
 
     def get_tracer(self, name: str, version: str | None = None) -> Any:

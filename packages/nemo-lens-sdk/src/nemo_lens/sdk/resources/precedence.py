@@ -8,9 +8,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from importlib.metadata import version
 from typing import Any
 
-from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+from opentelemetry.sdk.resources import (
+    TELEMETRY_SDK_LANGUAGE,
+    TELEMETRY_SDK_NAME,
+    TELEMETRY_SDK_VERSION,
+    OTELResourceDetector,
+    Resource,
+)
 
 from nemo_lens.api._diagnostics import warn_once
 from nemo_lens.api.attributes import clean_attributes
@@ -88,11 +95,7 @@ def resource_layers(
     service, service_source = _service_name(config, inherited)
     # The SDK's own detector reads OTEL_RESOURCE_ATTRIBUTES too, by other rules: the launcher's values, what we dropped.
     also_inherited = OTELResourceDetector().detect().attributes
-    defaults = {
-        key: value
-        for key, value in Resource.create({SERVICE_NAME: service}).attributes.items()
-        if key not in also_inherited
-    }
+    defaults = {key: value for key, value in _opentelemetry(service).items() if key not in also_inherited}
     layers: list[tuple[str, Mapping[str, Any]]] = [
         ("OpenTelemetry", defaults),
         ("torchelastic", _torchelastic(os.environ)),
@@ -123,6 +126,18 @@ def forked_resource(resource: Resource) -> Resource:
     elif instance is not None:
         attributes[SERVICE_INSTANCE_ID] = f"{instance}-{os.getpid()}"
     return Resource(attributes, resource.schema_url)
+
+
+def _opentelemetry(service: str) -> Mapping[str, Any]:
+    try:
+        return Resource.create({SERVICE_NAME: service}).attributes
+    except Exception as fault:  # noqa: BLE001 - its detectors run in threads, which a process at its limit cannot start
+        warn_once("detectors", "resource attributes of OpenTelemetry's detectors are left out: %r", fault)
+        return {
+            TELEMETRY_SDK_LANGUAGE: "python",
+            TELEMETRY_SDK_NAME: "opentelemetry",
+            TELEMETRY_SDK_VERSION: version("opentelemetry-sdk"),
+        }
 
 
 def _service_name(config: NemoLensConfig, inherited: Mapping[str, Any]) -> tuple[str, str]:
