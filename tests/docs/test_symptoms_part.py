@@ -167,6 +167,19 @@ telemetry.shutdown(20_000)
     assert len(otlp_receiver.spans()) == 5000
 
 
+@symptom("The receiver rejects a part")
+def test_partial_success(lab: Lab, case: Symptom, otlp_receiver: OtlpReceiver) -> None:
+    """What the receiver says is said, and what it did not keep is lost; where it keeps all, nothing is."""
+    code = f"{SET_UP}telemetry.tracer.start_span('step').end()\n"
+    environ = {"NEMO_LENS_EXPORTER": "otlp", **otlp_receiver.environ("grpc")}
+    otlp_receiver.reject(1, "older than an hour")
+    ended = lab.run(code, **environ)
+    case.seen(ended.err)
+    assert "1 spans were dropped: the exporter did not confirm them" in ended.err
+    otlp_receiver.accept()
+    case.absent(lab.run(code, **environ).err)
+
+
 @symptom("The last spans before SIGTERM are missing")
 def test_sigterm(lab: Lab, case: Symptom) -> None:
     """Without the handler the last spans are lost; with it they are there, the open one marked, and SIGTERM ends it."""

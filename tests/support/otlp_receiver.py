@@ -1,7 +1,7 @@
 """A real OTLP receiver on loopback, gRPC and HTTP/protobuf, whose behaviour a test chooses.
 
 Both transports listen on free ports of 127.0.0.1 and share one record of what came in. The receiver can accept, refuse
-with a status, answer late, hang without an answer, and demand a header.
+with a status, reject a part of what it takes, answer late, hang without an answer, and demand a header.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ _SERVICES: dict[str, tuple[str, Any, Any, Any, Any]] = {
         logs_service_pb2_grpc.add_LogsServiceServicer_to_server,
     ),
 }
+_REJECTED = {"traces": "rejected_spans", "metrics": "rejected_data_points", "logs": "rejected_log_records"}
 _BY_PATH = {service[0]: signal for signal, service in _SERVICES.items()}
 
 
@@ -68,6 +69,8 @@ class _Behaviour:
     delay_s: float = 0.0
     hang: bool = False
     header: tuple[str, str] | None = None
+    # How much of each request is rejected, and what is said of it.
+    rejects: tuple[int, str] = (0, "")
     released: threading.Event = field(default_factory=threading.Event)
 
 
@@ -110,6 +113,10 @@ class OtlpReceiver:
     def refuse(self, http_status: int = 503, grpc_status: grpc.StatusCode = grpc.StatusCode.UNAVAILABLE) -> None:
         """Refuse what comes from now on with the given status of each transport."""
         self._behave(_Behaviour(http_status=http_status, grpc_status=grpc_status))
+
+    def reject(self, number: int, message: str) -> None:
+        """Take what comes from now on and answer with a partial success: so many items of each request rejected."""
+        self._behave(_Behaviour(rejects=(number, message)))
 
     def delay(self, seconds: float) -> None:
         """Accept, but only after ``seconds``."""
@@ -198,9 +205,17 @@ class OtlpReceiver:
                 demanded = refused_by.header is not None
                 status = grpc.StatusCode.UNAUTHENTICATED if demanded else refused_by.grpc_status
                 context.abort(status if status is not grpc.StatusCode.OK else grpc.StatusCode.UNAVAILABLE, "refused")
-            return response()
+            return self._answer(signal, response)
 
         return export
+
+    def _answer(self, signal: str, response: Any) -> Any:
+        number, message = self._behaviour.rejects
+        answer = response()
+        if number or message:
+            answer.partial_success.error_message = message
+            setattr(answer.partial_success, _REJECTED[signal], number)
+        return answer
 
 
 class _HttpServer(ThreadingHTTPServer):
@@ -229,7 +244,7 @@ class _HttpRequest(BaseHTTPRequestHandler):
         headers = {key.lower(): value for key, value in self.headers.items()}
         refused_by = self.server.receiver._take(signal, "http/protobuf", headers, request_type.FromString(body))
         if refused_by is None:
-            self._answer(200, response_type().SerializeToString())
+            self._answer(200, self.server.receiver._answer(signal, response_type).SerializeToString())
         else:
             demanded = refused_by.header is not None
             self._answer(401 if demanded else refused_by.http_status if refused_by.http_status != 200 else 503, b"")

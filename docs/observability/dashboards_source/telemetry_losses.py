@@ -93,7 +93,7 @@ LOSS = Row(
             "Not confirmed, by reason",
             "timeseries",
             "cps",
-            "A second, by `error.type`: the exception, or `_OTHER` where the exporter says nothing more.",
+            "A second, by `error.type`: the exception, `rejected` by the receiver, or `_OTHER`: nothing is said.",
             "The reason's name is a section of the page.",
             "troubleshooting",
             by_reason(EXPORTED),

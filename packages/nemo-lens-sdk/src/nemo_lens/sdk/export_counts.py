@@ -9,6 +9,8 @@ from operator import length_hint
 
 # Why an export failed, where no exception says it; https://opentelemetry.io/docs/specs/semconv/registry/attributes/error
 OTHER = "_OTHER"
+# A receiver took it and did not keep it; https://opentelemetry.io/docs/specs/semconv/otel/sdk-metrics/
+REJECTED = "rejected"
 # Reasons that are told apart: each is a time series of its own.
 _MAX_REASONS = 16
 
@@ -22,9 +24,11 @@ class ExportCounts:
         # From the beginning, so that the first failure is an increase.
         self._failed = {OTHER: 0}
 
-    def confirm(self, number: int) -> None:
-        """Count what the exporter confirmed."""
-        self.confirmed += number
+    def confirm(self, number: int, rejected: int = 0) -> None:
+        """Count what the exporter delivered, ``rejected`` of which the receiver did not keep."""
+        rejected = min(rejected, number)
+        self.confirmed += number - rejected
+        self.fail(rejected, REJECTED)
 
     def fail(self, number: int, reason: str) -> None:
         """Count what the exporter did not confirm, by what it raised; a blank reason is none."""

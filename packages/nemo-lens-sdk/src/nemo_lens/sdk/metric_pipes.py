@@ -8,7 +8,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader, MetricReader,
 
 from nemo_lens.sdk import _compat
 from nemo_lens.sdk.export_counts import ExportCounts
-from nemo_lens.sdk.exporters import fault_of
+from nemo_lens.sdk.exporters import fault_of, rejected_of
 from nemo_lens.sdk.per_process import PerProcessExporter
 from nemo_lens.sdk.pipe import ExportPipe
 
@@ -50,7 +50,9 @@ class CollectPipe(ExportPipe):
                 exporter = self.exporter.get()
                 confirmed = exporter is not None and _compat.succeeded(exporter.export(data, timeout_millis=timeout_ms))
                 if confirmed:
-                    counts.confirm(counts.inflight)
+                    rejected = rejected_of(exporter)
+                    counts.confirm(counts.inflight, rejected)
+                    confirmed = not rejected
                 reason = fault_of(exporter)
             except BaseException as fault:
                 reason = type(fault).__qualname__

@@ -9,7 +9,7 @@ from typing import Any
 from nemo_lens.api._diagnostics import warn, warn_once
 from nemo_lens.sdk import _compat
 from nemo_lens.sdk.export_counts import AtomicCount, ExportCounts
-from nemo_lens.sdk.exporters import fault_of
+from nemo_lens.sdk.exporters import fault_of, rejected_of
 from nemo_lens.sdk.outgoing import Outgoing
 from nemo_lens.sdk.per_process import PerProcessExporter
 from nemo_lens.sdk.pipe import ExportPipe, wait_for
@@ -111,7 +111,7 @@ class QueuePipe(ExportPipe):
         for part in self._outgoing.parts(batch):
             try:
                 if _compat.succeeded(exporter.export(part)):
-                    self.counts.confirm(len(part))
+                    self.counts.confirm(len(part), rejected_of(exporter))
                 else:
                     self.counts.fail(len(part), fault_of(exporter))
             except Exception as fault:  # noqa: BLE001 - a plug-in's exporter may raise anything

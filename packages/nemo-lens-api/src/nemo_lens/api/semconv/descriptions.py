@@ -162,7 +162,7 @@ _OTEL_SDK: dict[str, str] = {
     otel_sdk.OTEL_SDK_EXPORTER_METRIC_DATA_POINT_INFLIGHT: "data points of metrics whose export is under way",
     otel_sdk.OTEL_COMPONENT_NAME: "which exporter or queue: its type and a number",
     otel_sdk.OTEL_COMPONENT_TYPE: "what kind of exporter or queue: `otlp_grpc_span_exporter`, or the name of a class",
-    otel_sdk.ERROR_TYPE: "why it failed: `queue_full`, the exception's type, or `_OTHER`",
+    otel_sdk.ERROR_TYPE: "why it failed: `queue_full`, the exception's type, `rejected` by the receiver, or `_OTHER`",
 }
 
 # Name to description, without a full stop.

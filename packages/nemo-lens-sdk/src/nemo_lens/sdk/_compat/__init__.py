@@ -23,6 +23,7 @@ from nemo_lens.sdk._compat.metrics import (
     set_metric_resource,
     without_own_metrics,
 )
+from nemo_lens.sdk._compat.otlp import hear_answers
 from nemo_lens.sdk._compat.spans import (
     events_and_links,
     is_suppressed,
@@ -39,6 +40,7 @@ __all__ = [
     "events_and_links",
     "feeds",
     "forget_observables",
+    "hear_answers",
     "is_logging_handler",
     "is_suppressed",
     "keep_resource",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from nemo_lens.sdk.exporters import console, file, otlp, plugins
 from nemo_lens.sdk.exporters._plan import ExporterPlan, Signal, class_name
-from nemo_lens.sdk.exporters._sinks import fault_of
+from nemo_lens.sdk.exporters._sinks import fault_of, rejected_of
 from nemo_lens.sdk.exporters.preferences import metric_preferences
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from nemo_lens.api.config import NemoLensConfig
 
-__all__ = ["ExporterPlan", "Signal", "class_name", "fault_of", "metric_preferences", "plan_exporter"]
+__all__ = ["ExporterPlan", "Signal", "class_name", "fault_of", "metric_preferences", "plan_exporter", "rejected_of"]
 
 
 def plan_exporter(

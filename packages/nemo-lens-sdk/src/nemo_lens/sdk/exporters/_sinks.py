@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from nemo_lens.sdk.exporters._plan import Signal
     from nemo_lens.sdk.exporters.preferences import MetricPreferences
+    from nemo_lens.sdk.exporters.rejections import Rejections
 
 
 class Sink(Protocol):
@@ -64,16 +65,19 @@ class _SinkExporter:
 
     _result: Any
 
-    def __init__(self, sink: Sink, label: str) -> None:
+    def __init__(self, sink: Sink, label: str, rejections: Rejections | None) -> None:
         self._sink = sink
         self._label = label
         self._closed = False
+        self.rejections = rejections
         # Type of what the sink raised at the last batch.
         self.fault = ""
 
     def _send(self, batch: Any) -> Any:
         """Send a batch; whatever goes wrong is the result ``FAILURE`` and one WARNING per distinct fault."""
         self.fault = ""
+        if self.rejections is not None:
+            self.rejections.clear()
         if self._closed:
             return self._result.FAILURE
         try:
@@ -128,22 +132,31 @@ class _LogSinkExporter(_SinkExporter, LogRecordExporter):
 class _MetricSinkExporter(_SinkExporter, MetricExporter):
     _result = MetricExportResult
 
-    def __init__(self, sink: Sink, label: str, preferences: MetricPreferences) -> None:
+    def __init__(self, sink: Sink, label: str, preferences: MetricPreferences, rejections: Rejections | None) -> None:
         MetricExporter.__init__(self, *preferences)
-        _SinkExporter.__init__(self, sink, label)
+        _SinkExporter.__init__(self, sink, label, rejections)
 
     def export(self, metrics_data: MetricsData, timeout_millis: float = 10_000, **kwargs: Any) -> MetricExportResult:
         """Export metrics; never raises. The timeout is the transport's own."""
         return cast(MetricExportResult, self._send(metrics_data))
 
 
-def sdk_exporter(signal: Signal, sink: Sink, label: str, preferences: MetricPreferences) -> Any:
+def sdk_exporter(
+    signal: Signal, sink: Sink, label: str, preferences: MetricPreferences, rejections: Rejections | None = None
+) -> Any:
     """Return an SDK exporter of ``signal`` over ``sink``, called ``label`` in messages."""
     if signal == "metrics":
-        return _MetricSinkExporter(sink, label, preferences)
-    return _SpanSinkExporter(sink, label) if signal == "traces" else _LogSinkExporter(sink, label)
+        return _MetricSinkExporter(sink, label, preferences, rejections)
+    kind = _SpanSinkExporter if signal == "traces" else _LogSinkExporter
+    return kind(sink, label, rejections)
 
 
 def fault_of(exporter: Any) -> str:
     """Return the name of the exception for which the last batch of an exporter of ours failed, if it was one."""
     return exporter.fault if isinstance(exporter, _SinkExporter) else ""
+
+
+def rejected_of(exporter: Any) -> int:
+    """Return how much of the last batch, which an exporter of ours delivered, the receiver rejected."""
+    rejections = exporter.rejections if isinstance(exporter, _SinkExporter) else None
+    return 0 if rejections is None else rejections.number

@@ -15,6 +15,7 @@ from nemo_lens.sdk._compat import without_own_metrics
 from nemo_lens.sdk.exporters._plan import ExporterPlan
 from nemo_lens.sdk.exporters._sinks import ExporterSink, sdk_exporter
 from nemo_lens.sdk.exporters.log_throttle import throttle_log_of
+from nemo_lens.sdk.exporters.rejections import Rejections
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -105,7 +106,10 @@ def plan(
 
     def make() -> Any:
         label = f"exporter otlp of {signal} ({protocol}, {endpoint})"
-        return sdk_exporter(signal, ExporterSink(build), label, preferences)
+        rejections = Rejections(signal, label)
+        return sdk_exporter(
+            signal, ExporterSink(partial(rejections.build, build, protocol)), label, preferences, rejections
+        )
 
     return ExporterPlan(
         name="otlp",
