@@ -159,11 +159,11 @@ def test_long_texts_take_no_more_than_their_length() -> None:
     """Ten times the text takes some ten times as long, not a hundred times."""
 
     def seconds(text: str) -> float:
-        start = time.perf_counter()
+        start = time.process_time()
         for name in ("OTEL_RESOURCE_ATTRIBUTES", "OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_X"):
             shown(name, text)
             Secrets({name: text}).scrub(text)
-        return time.perf_counter() - start
+        return time.process_time() - start
 
     for piece in ("aaaaaaaaaa", "k=http://v,", "://", "://a@b?c", "token=value%zz,", "a b\t"):
         short, long = piece * (20_000 // len(piece)), piece * (200_000 // len(piece))

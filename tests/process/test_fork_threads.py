@@ -19,6 +19,7 @@ def test_no_fork_hangs_beside_busy_threads(written: Written) -> None:
         **written.environ,
         "OTEL_BSP_MAX_QUEUE_SIZE": "1000000",
         "OTEL_METRIC_EXPORT_INTERVAL": "50",
+        "NEMO_LENS_SHUTDOWN_TIMEOUT_MS": "60000",  # of tens of thousands of spans, on a busy machine
     }
     ended = run("threads", "forks_against_threads", FORKS, environ=environ, timeout_s=110)
     assert ended.code == 0, ended.stderr
