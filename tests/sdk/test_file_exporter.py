@@ -6,6 +6,7 @@ import base64
 import gzip
 import json
 import os
+import shutil
 import signal as signals
 import subprocess
 import sys
@@ -350,3 +351,57 @@ def test_a_second_run_appends(tmp_path: Path) -> None:
         exporter.shutdown()
 
     assert len(_read(tmp_path / "out.jsonl.gz")) == 2
+
+
+@pytest.mark.parametrize("removed", ["file", "folder"])
+def test_a_file_that_is_removed_is_made_again(removed: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever removes the file, or its folder, loses what was in it and no more: one WARNING, and a new file."""
+    path = tmp_path / "folder" / "out.jsonl"
+    exporters = [_exporter("traces", path), _exporter("logs", path)]
+    for _ in range(2):
+        exporters[0].export(samples().traces)
+        exporters[1].export(samples().logs)
+        if removed == "file":
+            path.unlink()
+        else:
+            shutil.rmtree(path.parent)
+
+    for _ in range(2):
+        assert exporters[0].export(samples().traces).name == "SUCCESS"
+        assert exporters[1].export(samples().logs).name == "SUCCESS"
+
+    assert [next(iter(line)) for line in _read(path)] == ["resourceSpans", "resourceLogs"] * 2
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert f"{path} was removed" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["out.jsonl", "out.jsonl.gz"])
+@pytest.mark.parametrize("created", [False, True])
+def test_a_file_that_is_moved_is_whole(
+    name: str, created: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Rotated by its name, with a new file in its place or none, it keeps its lines; the next go to the new one."""
+    path = tmp_path / name
+    exporter = _exporter("traces", path)
+    exporter.export(samples().traces)
+    path.rename(tmp_path / f"old-{name}")
+    if created:
+        path.touch()
+
+    assert exporter.export(samples().traces).name == "SUCCESS"
+    assert exporter.export(samples().traces).name == "SUCCESS"
+
+    assert (len(_read(tmp_path / f"old-{name}")), len(_read(path))) == (1, 2)
+    assert caplog.records == []
+
+
+def test_a_file_that_is_emptied_goes_on(tmp_path: Path) -> None:
+    """Copied and cut to nothing, as ``copytruncate`` does it, it goes on at its beginning."""
+    path = tmp_path / "out.jsonl"
+    exporter = _exporter("traces", path)
+    exporter.export(samples().traces)
+    os.truncate(path, 0)
+
+    exporter.export(samples().traces)
+
+    assert len(_read(path)) == 1

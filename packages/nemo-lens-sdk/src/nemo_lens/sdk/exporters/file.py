@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nemo_lens.api._diagnostics import warn_once
 from nemo_lens.sdk.exporters import file_names, otlp_json
 from nemo_lens.sdk.exporters._plan import ExporterPlan, class_name, origin
 from nemo_lens.sdk.exporters._sinks import sdk_exporter
@@ -24,7 +25,8 @@ class FileSink:
     """Appends one line, or one gzip member with one line, a batch; the file is created with the first.
 
     A killed process leaves whole lines and whole members: nothing is buffered, and each goes out in one write to a
-    descriptor opened for appending, which also keeps apart the lines of signals that share a file.
+    descriptor opened for appending, which also keeps apart the lines of signals that share a file. Where the file was
+    moved or removed meanwhile, the next batch begins a new one under its name.
 
     Args:
         path: The file; its folders are created. A name that ends in ``.gz`` is compressed.
@@ -46,6 +48,9 @@ class FileSink:
             return True
         data = gzip.compress(line, 6) if self._compressed else line
         with self._lock:
+            if self._descriptor is not None and not self._is_at_path(self._descriptor):
+                other, self._descriptor = self._descriptor, None
+                os.close(other)
             if self._descriptor is None:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
                 self._descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
@@ -66,6 +71,19 @@ class FileSink:
                     self._descriptor = None
             finally:
                 self._lock.release()
+
+    def _is_at_path(self, descriptor: int) -> bool:
+        ours = os.fstat(descriptor)
+        try:
+            if os.path.samestat(ours, self._path.stat()):
+                return True
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        except OSError:  # nobody knows, and opening it anew would fail, too
+            return True
+        if ours.st_nlink == 0:  # who only moves it, as logrotate does, means to
+            warn_once(("file removed", str(self._path)), "%s was removed: what comes goes to a new one", self._path)
+        return False
 
 
 def plan(
