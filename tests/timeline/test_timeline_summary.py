@@ -557,6 +557,31 @@ def test_steps_of_two_runs_are_not_compared(tmp_path: Path, capsys: pytest.Captu
     assert "8 ranks, 2 run ids, " in capsys.readouterr().out
 
 
+def test_steps_of_two_attempts_are_not_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A job is requeued when a node fails with its spans, and is slower afterwards: the rank from there is not slow."""
+
+    def work(forward: float) -> Callable[[int, int], Iterable[tuple[str, float]]]:
+        return lambda rank, step: [("forward", forward + 0.1 * ((rank + step) % 3))]
+
+    def attempt(number: int, run: Run) -> Run:
+        def change(rank: int, attributes: list[dict[str, Any]], span: dict[str, Any]) -> None:
+            job = {"nemo.run.id": "77", "slurm.restart_count": number, "process.pid": 10 * number + rank}
+            attributes.extend(_attributes(job))
+            span["traceId"] = f"{number + 1:032x}"
+            for time in ("startTimeUnixNano", "endTimeUnixNano"):
+                span[time] = str(int(span[time]) + number * 60_000 * MS)
+
+        return for_each_span(run, change)
+
+    first, second = attempt(0, synchronised(4, 12, work(20))), attempt(1, synchronised(4, 12, work(60)))
+    lost = _attributes({"nv.dl.rank": 2})[0]
+    first.lines = [line for line in first.lines if lost not in line["resourceSpans"][0]["resource"]["attributes"]]
+    first.lines += second.lines
+    found = summary(capsys, first.write(tmp_path))
+    assert (found["slow_ranks"], found["no_verdict"], found["short_ranks"]) == ([], None, [])
+    assert (found["run_ids"], found["step"]["count"]) == (["77"], 84)
+
+
 def test_run_ids_that_each_rank_made_up_do_not_part_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Where the launcher sets no run id, every rank has its own: they are of one run all the same."""
     run = for_each_span(

@@ -19,6 +19,7 @@ from nemo_lens.api.semconv import (
     NV_DL_WORLD_SIZE,
     PROCESS_PID,
     SERVICE_INSTANCE_ID,
+    SLURM_RESTART_COUNT,
 )
 
 TYPE_CHECKING = False
@@ -151,7 +152,8 @@ class SpanTable:
         run_id = str(resource.get(NEMO_RUN_ID, ""))
         if run_id:
             self.run_ids.add(run_id)
-        self._run = f"{run_id} {resource.get(NV_DL_RUN_UUID, '')}".strip()
+        requeued = _number(resource.get(SLURM_RESTART_COUNT)) or ""
+        self._run = f"{run_id} {resource.get(NV_DL_RUN_UUID, '')} {requeued}".strip()
         process = (str(resource.get(key)) for key in (PROCESS_PID, SERVICE_INSTANCE_ID))
         self._process = (self._rank, host, *process, self._run)
 
