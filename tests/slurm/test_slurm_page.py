@@ -15,8 +15,12 @@ from support.written import Written
 
 pytestmark = pytest.mark.timeout(150)
 
-PAGE = (Path(__file__).parents[2] / "docs" / "slurm.md").read_text(encoding="utf-8")
-SCRIPT, DOCTOR, IN_CONTAINER, STAGES, _TORCHRUN = re.findall(r"^```sh\n(.*?)^```$", PAGE, flags=re.M | re.S)
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "slurm.md").read_text(encoding="utf-8")
+(DOCTOR_ON_NODES,) = re.findall(
+    r"`(srun [^`]* nemo-lens doctor)`", (DOCS / "troubleshooting.md").read_text(encoding="utf-8")
+)
+SCRIPT, DOCTOR, IN_CONTAINER, STAGES, TORCHRUN = re.findall(r"^```sh\n(.*?)^```$", PAGE, flags=re.M | re.S)
 PROGRAM, LAUNCHER = re.findall(r"^```python\n(# \w+\.py\n.*?)^```$", PAGE, flags=re.M | re.S)
 IMAGE = "registry.example/train:1"
 # The page's job is larger than this cluster, whose nodes have two GPUs each: options on the command line win.
@@ -111,6 +115,19 @@ def test_the_launcher_of_the_page_is_the_parent(slurm: SlurmCluster, folder: Pat
     runs = [span for span in Written(folder).spans() if span["name"] == "run"]
     assert [span["parent_id"] for span in runs] == [launch["span_id"]] * 4
     assert {resource["nemo.run.id"] for resource in (*runs_of(folder), launch["resource"])} == {job}
+
+
+@pytest.mark.parametrize(("program", "script"), [("torchrun", TORCHRUN), ("nemo-lens", DOCTOR_ON_NODES)])
+def test_once_a_node_is_once_a_node(program: str, script: str, slurm: SlurmCluster, folder: Path) -> None:
+    """In a job of the page's shape, with a task for each GPU, torchrun and doctor (stood in for) start once a node."""
+    stand_in = folder / "bin" / program
+    stand_in.parent.mkdir()
+    stand_in.write_text('#!/bin/sh\necho "$SLURMD_NODENAME" > "started-$SLURM_JOB_ID-$$"\n', encoding="utf-8")
+    stand_in.chmod(0o755)
+    job = finished(slurm, folder, f"PATH={stand_in.parent}:$PATH\n{script}")
+    started = [path.read_text(encoding="utf-8").strip() for path in folder.glob(f"started-{job}-*")]
+    assert sorted(started) == sorted(slurm.nodes(slurm.jobs(job)[0]["NodeList"]))
+    assert len(started) == 2
 
 
 def test_open_spans_arrive_when_the_job_is_cancelled(slurm: SlurmCluster, folder: Path) -> None:

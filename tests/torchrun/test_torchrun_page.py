@@ -75,7 +75,7 @@ def test_in_a_slurm_job_the_rank_is_torchruns(tmp_path: Path) -> None:
     """srun (stood in for) starts a torchrun: the ranks are those of torchrun, and the run is that of the job."""
     stand_ins = (
         "export SLURM_JOB_ID=4711 SLURM_JOB_NODELIST=localhost SLURM_NNODES=1 SLURM_PROCID=0 SLURM_NTASKS=1\n"
-        'scontrol() { echo 127.0.0.1; }\nsrun() { shift; "$@"; }\n'
+        'scontrol() { echo 127.0.0.1; }\nsrun() { while [[ $1 == --* ]]; do shift; done; "$@"; }\n'
     )
     resources = ranks_after(tmp_path, stand_ins + IN_SLURM, 2)
     assert [resource["nv.dl.rank"] for resource in resources] == [0, 1]
