@@ -361,6 +361,26 @@ def test_a_broken_backend_is_skipped(site: Site, fault: str) -> None:
     assert len([line for line in _warnings(both) if "could not be loaded" in line]) == 1
 
 
+def test_a_variable_that_keeps_a_backend_from_being_loaded(site: Site) -> None:
+    """A ValueError of loading that names a variable of OpenTelemetry's is a ValueError of set-up, with its value."""
+    fault = "raise ValueError('OTEL_LIMIT must be a number but got ' + __import__('os').environ.get('OTEL_LIMIT', ''))"
+    site.add("bad", {"nemo_lens.backend": {"otel": "broken:BACKEND"}}, {"broken": fault})
+    refused = site.run(
+        """
+        from nemo_lens.api import NemoLensConfig, setup_telemetry
+        try:
+            setup_telemetry(NemoLensConfig(enabled=True))
+        except ValueError as error:
+            print(error)
+        """,
+        OTEL_LIMIT="abc",
+    )
+    assert refused.stdout == "OTEL_LIMIT='abc' cannot be used: OTEL_LIMIT must be a number but got abc\n"
+    skipped = site.run(SETUP)
+    assert skipped.stdout == "exporting: False\n"
+    assert len(_warnings(skipped)) == 2
+
+
 @pytest.mark.parametrize(
     ("fault", "raised"),
     [
@@ -402,6 +422,152 @@ FIRST = Failing()
         (warning,) = _warnings(done)
         assert "telemetry could not be set up, so nothing is exported" in warning
         assert fault.partition("(")[0] in done.stderr
+
+
+# ---- set-ups that meet
+
+# A backend that lets whoever builds a handle wait until the others have come.
+SLOW_BACKEND = BACKEND.replace(
+    'print("built:", self.name)',
+    """import nemo_lens.meet as meet
+        meet.built.append(meet.os.getpid())
+        meet.begun.set()
+        if meet.os.getpid() == meet.first:
+            meet.while_built()""",
+)
+MEET = """
+import os, threading
+first = os.getpid()
+built, begun, go_on = [], threading.Event(), threading.Event()
+while_built = go_on.wait
+"""
+
+
+@pytest.fixture
+def slow_site(site: Site) -> Site:
+    site.add("one", {"nemo_lens.backend": {"otel": "backends:FIRST"}}, {"backends": SLOW_BACKEND})
+    (site.folder / "nemo_lens" / "meet.py").write_text(MEET)
+    return site
+
+
+def test_of_several_threads_that_set_up_one_does(slow_site: Site) -> None:
+    """Threads that set up at once wait for the first, build nothing and get the RuntimeError; then they can share."""
+    done = slow_site.run(
+        """
+        import threading
+        import nemo_lens.meet as meet
+        from nemo_lens.api import NemoLensConfig, get_telemetry, setup_telemetry
+        handles, refused, shared = [], [], []
+        def set_up():
+            try:
+                handles.append(setup_telemetry(NemoLensConfig(enabled=True)))
+            except RuntimeError as error:
+                refused.append(str(error))
+                shared.append(get_telemetry())
+        threads = [threading.Thread(target=set_up) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        assert meet.begun.wait(30)
+        meet.go_on.set()
+        for thread in threads:
+            thread.join()
+        assert len(meet.built) == len(handles) == 1
+        assert shared == handles * 7 and all("get_telemetry()" in each for each in refused)
+        handles[0].is_shutdown = True
+        set_up()
+        print(len(handles))
+        """
+    )
+    assert done.stdout == "2\n"
+
+
+def test_a_signal_handler_that_sets_up_is_refused(slow_site: Site) -> None:
+    """A handler that interrupts a set-up and sets up itself gets the RuntimeError at once; the set-up goes on."""
+    done = slow_site.run(
+        """
+        import signal
+        import nemo_lens.meet as meet
+        from nemo_lens.api import NemoLensConfig, get_telemetry, setup_telemetry
+        def handler(number, frame):
+            assert not setup_telemetry(NemoLensConfig()).is_exporting  # disabled: it leaves the other alone
+            try:
+                setup_telemetry(NemoLensConfig(enabled=True))
+            except RuntimeError as error:
+                print(error)
+        signal.signal(signal.SIGUSR1, handler)
+        meet.while_built = lambda: signal.raise_signal(signal.SIGUSR1)
+        handle = setup_telemetry(NemoLensConfig(enabled=True))
+        assert handle.is_exporting and get_telemetry() is handle and len(meet.built) == 1
+        """
+    )
+    assert "is being set up already" in done.stdout
+
+
+def test_a_child_forked_beside_a_set_up_sets_up_itself(slow_site: Site) -> None:
+    """The lock that another thread holds in the parent is not the child's; the parent's set-up comes to its end."""
+    done = slow_site.run(
+        """
+        import os, signal, threading
+        import nemo_lens.meet as meet
+        from nemo_lens.api import NemoLensConfig, get_telemetry, setup_telemetry
+        thread = threading.Thread(target=setup_telemetry, args=(NemoLensConfig(enabled=True),))
+        thread.start()
+        assert meet.begun.wait(30)
+        import warnings; warnings.simplefilter("ignore")  # Python 3.12 warns of a fork beside threads
+        child = os.fork()
+        if not child:
+            signal.alarm(20)
+            setup_telemetry(NemoLensConfig(enabled=True))
+            os._exit(7 if get_telemetry().is_exporting else 1)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        meet.go_on.set()
+        thread.join()
+        print(status, get_telemetry().is_exporting, len(meet.built))
+        """
+    )
+    assert done.stdout == "7 True 1\n"
+
+
+@pytest.mark.parametrize("enabled", [False, True])
+@pytest.mark.parametrize("config", [{"enabled": True}, True, "otlp"])
+def test_what_is_no_configuration_is_refused(config: object, enabled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrong argument is a TypeError that names what is accepted, whether telemetry is on or off."""
+    monkeypatch.setenv("NEMO_LENS_ENABLED", str(enabled))
+    with pytest.raises(TypeError, match=f"NemoLensConfig or None.* not a {type(config).__name__}"):
+        nemo_lens.api.setup_telemetry(config)  # type: ignore[arg-type]
+    for attributes in ([("a", 1)], "abc", 5, ()):
+        with pytest.raises(TypeError, match=f"mapping such as .* not a {type(attributes).__name__}"):
+            nemo_lens.api.setup_telemetry(resource_attributes=attributes)  # type: ignore[arg-type]
+    assert not nemo_lens.api.get_telemetry().is_exporting
+
+
+def test_a_run_id_among_the_attributes_is_the_configurations(site: Site) -> None:
+    """What another process is started with has the run id that was given as an attribute; a blank is not given."""
+    tells = BACKEND.replace(
+        '"built:", self.name', 'config.run_id, sorted((options["resource_attributes"] or {}).items())'
+    )
+    site.add("one", {"nemo_lens.backend": {"otel": "backends:FIRST"}}, {"backends": tells})
+    done = site.run(
+        """
+        from nemo_lens.api import NemoLensConfig, setup_telemetry
+        from nemo_lens.api.lifecycle import live_config
+        mine = NemoLensConfig(enabled=True, run_id="mine")
+        for given in ("theirs ", 5, "  ", None):
+            handle = setup_telemetry(mine, resource_attributes={"nemo.run.id": given, "a": 1})
+            print(live_config().to_env()["NEMO_LENS_RUN_ID"], mine.run_id)
+            handle.is_shutdown = True
+        """
+    )
+    assert done.stdout.splitlines() == [
+        "theirs [('a', 1)]",
+        "theirs mine",
+        "5 [('a', 1)]",
+        "5 mine",
+        "mine [('a', 1)]",
+        "mine mine",
+        "mine [('a', 1), ('nemo.run.id', None)]",
+        "mine mine",
+    ]
 
 
 # ---- integrations
@@ -481,6 +647,58 @@ def test_integrations_from_the_environment(site: Site) -> None:
         NEMO_LENS_ENABLED="0",
     )
     assert off.stdout == ""
+
+
+def test_an_integration_that_ends_the_program_does_not(site: Site) -> None:
+    """Whatever a plug-in raises while it is loaded or called, set-up is one WARNING with its name and distribution.
+
+    ``instrument`` makes an ImportError with the distribution of any fault of loading.
+    """
+    modules = {
+        "exits": "raise SystemExit(3)",
+        "fails": "raise RuntimeError('boom')",
+        "calls": """
+            class Mute(Exception):
+                def __str__(self):
+                    raise ValueError
+            def leave(): raise SystemExit(4)
+            def mute(): raise Mute
+            nothing = None
+        """,
+    }
+    points = {
+        "exits": "exits:x",
+        "fails": "fails:x",
+        "leave": "calls:leave",
+        "mute": "calls:mute",
+        "no": "calls:nothing",
+    }
+    site.add("one", {"nemo_lens.backend": {"otel": "backends:FIRST"}}, {"backends": BACKEND})
+    site.add("plugin", {"nemo_lens.instrumentation": points}, modules)
+    done = site.run(SETUP, NEMO_LENS_INSTRUMENT=",".join(points))
+    assert done.stdout == "built: first\nexporting: True\n"
+    messages = _warnings(done)
+    assert len(messages) == len(points)
+    for name, message in zip(points, messages, strict=True):
+        assert f"NEMO_LENS_INSTRUMENT: {name!r}" in message
+        assert "plugin 1.0" in message
+    assert [message.rpartition(": ")[0].rpartition(" ")[2] for message in messages[:3]] == [
+        "SystemExit", "RuntimeError", "SystemExit"
+    ]  # fmt: skip
+    direct = site.run(
+        """
+        from nemo_lens.api import instrument
+        for name in ("exits", "fails"):
+            try:
+                instrument(name)
+            except ImportError as error:
+                print(error)
+        """
+    )
+    assert direct.stdout.splitlines() == [
+        "integration 'exits' of plugin 1.0 could not be loaded: SystemExit: 3",
+        "integration 'fails' of plugin 1.0 could not be loaded: RuntimeError: boom",
+    ]
 
 
 # ---- span groups of installed libraries

@@ -194,6 +194,8 @@ def test_the_registry(lens: Any) -> None:
     assert isinstance(registry.presets(), dict)
     assert registry.presets("nobody") == {}
     assert registry.resolve("nobody, Something ,nobody") == (frozenset(), ("nobody", "something"))
+    for no_spec in (None, 5, ["a"]):
+        assert registry.resolve(no_spec) == (frozenset(), ())
     assert registry.unregister("lib") is None
     assert registry.unregister("lib") is None
     assert registry.clear() is None
@@ -311,6 +313,18 @@ def test_run_ids(lens: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert lens.ensure_run_id("", {"TORCHELASTIC_RUN_ID": "none"}) == made_up
     assert lens.ensure_run_id(environ={"TORCHELASTIC_RUN_ID": "t", "SLURM_JOB_ID": "s"}) == "s"
     assert lens.ensure_run_id("", {"SLURM_JOB_ID": "s", "NEMO_LENS_RUN_ID": "r"}) == "r"
+    assert lens.ensure_run_id(None, {"NEMO_LENS_RUN_ID": " none "}) == "none"
+    for pairs, expected in (
+        ("a=b, nemo.run.id = launched%2c1 ", "launched,1"),
+        ("nemo.run.id=first,nemo.run.id=last", "last"),
+        ("nemo.run.id=good,nemo.run.id=5%", "good"),
+        ("nemo%2Erun.id=coded", "coded"),
+        ("nemo.run.id=,x", "s"),
+        ("nemo.run.id", "s"),
+    ):
+        environ = {"SLURM_JOB_ID": "s", "OTEL_RESOURCE_ATTRIBUTES": pairs}
+        assert lens.ensure_run_id(environ=environ) == expected
+        assert lens.ensure_run_id(environ={**environ, "NEMO_LENS_RUN_ID": "r"}) == "r"
 
 
 def test_redaction_does_not_depend_on_a_backend(lens: Any) -> None:
@@ -318,6 +332,10 @@ def test_redaction_does_not_depend_on_a_backend(lens: Any) -> None:
     assert lens.redact_value("my.api_key", "s") == "[REDACTED]"
     assert lens.redact_value("note", "s") == "s"
     assert lens.redact_value("note", "s", redact_keys=lens.DEFAULT_REDACT_KEYS | {"note"}) == "[REDACTED]"
+    assert lens.redact_value("note", "s", redact_keys="note") == "[REDACTED]"
+    for unreadable in (None, 5, [[1], "note"]):
+        assert lens.redact_value("token", "s", redact_keys=unreadable) == "[REDACTED]"
+        assert lens.redact_value("note", "s", redact_keys=unreadable) == "s"
 
 
 def test_integrations_that_are_not_installed(lens: Any) -> None:

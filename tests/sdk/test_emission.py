@@ -110,6 +110,29 @@ def test_an_end_before_its_start_is_evidenced(recorded: Recorded) -> None:
     assert "0.25 s" in message
 
 
+def test_an_end_before_its_start_is_said_once_a_name(recorded: Recorded) -> None:
+    """Each such span is evidenced and one WARNING a name is logged, whatever the name is; no method of it is called."""
+
+    class Mute:
+        def __repr__(self) -> str:
+            raise ValueError("a method of the user's")
+
+    for name in ("a", "a", "b", Mute(), Mute()):
+        emit_span(None, name, 2, 1)  # type: ignore[arg-type]
+    assert recorded.names() == ["a", "a", "b", "<Mute>", "<Mute>"]
+    assert [message.partition(" ends")[0] for message in recorded.logged(logging.WARNING)] == [
+        "span 'a'", "span 'b'", "span '<Mute>'"
+    ]  # fmt: skip
+
+
+def test_nothing_is_looked_at_while_telemetry_is_off(recorded: Recorded) -> None:
+    """After the shutdown nothing is emitted, and nothing is said to have been or about times that are none."""
+    recorded.handle.shutdown()
+    for times in ((2, 1), ("soon", 1)):
+        assert emit_span(None, "a", *times) is None  # type: ignore[arg-type]
+    assert recorded.logged(logging.WARNING) == []
+
+
 class _Text(str):
     __slots__ = ()
 

@@ -17,7 +17,15 @@ from opentelemetry import baggage, trace
 from opentelemetry.context import attach, detach
 from opentelemetry.trace import StatusCode
 
-from nemo_lens.api import enabled_span_groups, managed_span, set_enabled_span_groups, span_cm, trace_fn
+from nemo_lens.api import (
+    enabled_span_groups,
+    managed_span,
+    mark,
+    set_enabled_span_groups,
+    span_attributes,
+    span_cm,
+    trace_fn,
+)
 from support.recorded import Recorded, exceptions, recording
 
 
@@ -412,6 +420,38 @@ def test_a_span_open_over_yield_is_the_parent_again_afterwards(recorded: Recorde
     }
 
 
+@pytest.mark.parametrize("end", ["exhausted", "closed"])
+def test_a_scope_open_over_yield_is_the_generators_alone(recorded: Recorded, end: str) -> None:
+    """Between two steps the caller has its own ``span_attributes``, and the generator its own again at the next."""
+
+    @trace_fn("g", "generator")
+    def body() -> Iterator[int]:
+        with span_attributes({"held": 1}), managed_span("g", "inside"):
+            for number in range(3):
+                mark(f"step {number}")
+                yield number
+
+    generator = body()
+    with span_attributes({"caller": 1}):
+        next(generator)
+        mark("between")
+    with span_attributes({"caller": 2}):
+        next(generator)
+        mark("between again")
+        if end == "closed":
+            generator.close()  # type: ignore[attr-defined]
+        else:
+            list(generator)
+        mark("past")
+    mark("end")
+    for name in ("inside", "step 0", "step 1"):
+        assert recorded.attributes(name) == {"caller": 1, "held": 1}
+    assert recorded.attributes("generator") == recorded.attributes("between") == {"caller": 1}
+    assert recorded.attributes("between again") == recorded.attributes("past") == {"caller": 2}
+    assert recorded.attributes("end") == {}
+    assert recorded.parents()["between"] is None
+
+
 def test_a_generator_moved_between_threads(recorded: Recorded) -> None:
     """Started here, driven on and closed in other threads, it ends one span and leaves nothing current anywhere."""
     seen: list[str | None] = []
@@ -490,6 +530,37 @@ def test_async_generators_are_current_only_while_running(recorded: Recorded) -> 
     assert seen == ["open"] * 3
     children = {f"child {number}": "open" for number in range(3)}
     assert recorded.parents() == {**children, "open": "generator", "generator": "caller", "caller": None}
+
+
+def test_a_scope_of_an_async_generator_is_its_own(recorded: Recorded) -> None:
+    """As for generators, also when tasks drive it in turns, and one of them closes it."""
+
+    @trace_fn("g", "generator")
+    async def body() -> AsyncIterator[int]:
+        with span_attributes({"held": 1}):
+            for number in range(3):
+                mark(f"step {number}")
+                yield number
+
+    async def step(generator: Any, name: str) -> None:
+        with span_attributes({"task": name}):
+            await (generator.aclose() if name == "close" else generator.__anext__())
+            mark(f"after {name}")
+        mark(f"end {name}")
+
+    async def main() -> None:
+        generator = body()
+        await step(generator, "here")
+        for name in ("a", "close"):
+            await asyncio.create_task(step(generator, name))
+        mark("last")
+
+    asyncio.run(main())
+    assert recorded.attributes("step 1") == {"task": "here", "held": 1}
+    for name in ("here", "a", "close"):
+        assert recorded.attributes(f"after {name}") == {"task": name}
+        assert recorded.attributes(f"end {name}") == {}
+    assert recorded.attributes("last") == {}
 
 
 def test_async_generators_driven_at_once_keep_apart(recorded: Recorded) -> None:

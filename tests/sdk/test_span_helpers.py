@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import inspect
 import os
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -34,6 +35,7 @@ from nemo_lens.api import (
     span_cm,
     trace_fn,
 )
+from nemo_lens.sdk.handle import OtelHandle
 from support.recorded import Recorded, recording
 
 REMOTE = SpanContext(0x1234, 0x56, is_remote=True, trace_flags=TraceFlags(1))
@@ -184,6 +186,33 @@ def test_a_wrong_span_kind_is_said_once(recorded: Recorded, open_span: Open) -> 
     assert "'server'?" in message
 
 
+class _Mute:
+    def __repr__(self) -> str:
+        raise ValueError("a method of the user's")
+
+
+@pytest.mark.parametrize("kind", [_Mute(), [], 7], ids=lambda kind: type(kind).__name__)
+def test_what_is_no_span_kind_at_all_costs_no_span(recorded: Recorded, open_span: Open, kind: Any) -> None:
+    """Any object given as a kind gives an internal span and a WARNING; no method of it is called."""
+    with open_span("a", span_kind=kind):
+        pass
+    assert recorded.named("a").kind is SpanKind.INTERNAL
+    assert len(recorded.logged(30)) == 1
+
+
+def _links_that_fail() -> Iterator[Any]:
+    yield REMOTE
+    raise RuntimeError("the next one")
+
+
+@pytest.mark.parametrize(("links", "kept"), [(5, 0), (_links_that_fail, 1)], ids=["number", "generator"])
+def test_links_that_cannot_be_read_cost_no_span(recorded: Recorded, open_span: Open, links: Any, kept: int) -> None:
+    """What is no iterable links nothing, and one that fails halfway what came before; the span is there."""
+    with open_span("a", links=links() if callable(links) else links):
+        pass
+    assert [link.context for link in recorded.named("a").links] == [REMOTE] * kept
+
+
 def test_links_of_every_kind(recorded: Recorded, open_span: Open) -> None:
     """Spans, span contexts, Links with attributes and carriers become links; what holds no span is left out."""
     with span_cm("linked") as linked:
@@ -261,6 +290,39 @@ def test_a_carrier_goes_there_and_back(recorded: Recorded) -> None:
     assert span.get_span_context().trace_id == recorded.named("there").context.trace_id
 
 
+# ---- one run after another
+
+
+def test_the_end_of_an_earlier_run_leaves_the_later_one(caplog: pytest.LogCaptureFixture) -> None:
+    """A shutdown that another thread's set-up overtakes closes neither the later run's gate nor its open spans."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def stop_at_close(frame: Any, event: str, argument: Any) -> None:
+        if frame.f_code is OtelHandle._close.__code__:
+            begun.set()
+            go_on.wait(10)
+
+    def shut_down() -> None:
+        sys.settrace(stop_at_close)
+        try:
+            earlier.handle.shutdown()
+        finally:
+            sys.settrace(None)
+
+    with recording(caplog) as earlier:
+        thread = threading.Thread(target=shut_down)
+        thread.start()
+        assert begun.wait(10)
+        with recording(caplog) as later:
+            with managed_span("g", "open"):
+                go_on.set()
+                thread.join()
+                with managed_span("g", "after") as span:
+                    assert span is not None
+            assert later.names() == ["after", "open"]
+            assert later.attributes("open") == {}
+
+
 # ---- scopes
 
 
@@ -280,6 +342,33 @@ def test_scopes_reach_every_span_inside(recorded: Recorded, open_span: Open) -> 
     assert recorded.attributes("m") == recorded.attributes("b")
     assert recorded.attributes("c") == {"phase": "train", "epoch": 1}
     assert recorded.attributes("d") == {}
+
+
+def test_scopes_take_no_room_from_a_spans_own_attributes(recorded: Recorded) -> None:
+    """At the limit of 128 attributes the scope's are left out, and the thread's, and count as dropped; not the span's.
+
+    Where there is room for a part of them, a part is there.
+    """
+    own = {f"own{number}": number for number in range(128)}
+    some = dict(list(own.items())[:127])
+    tracer = trace.get_tracer("another_library")
+    dropped = []
+
+    def work() -> None:
+        with span_attributes({"phase": "train", "epoch": 1}):
+            for name, attributes in (("full", own), ("nearly", some)):
+                span = tracer.start_span(name, attributes=attributes)
+                dropped.append(getattr(span, "dropped_attributes", 0))
+                span.end()
+
+    work()
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    for name, expected in (("full", own), ("nearly", {**some, "phase": "train"})):
+        found = [dict(span.attributes or {}) for span in recorded.spans() if span.name == name]
+        assert found == [expected] * 2
+    assert dropped == [2, 1, 2, 2]
 
 
 def test_scopes_reach_spans_that_are_not_ours(recorded: Recorded) -> None:
@@ -330,6 +419,35 @@ def test_spans_beside_the_main_thread_name_their_thread(recorded: Recorded) -> N
     assert recorded.attributes("beside") == {"thread.id": ids[0], "thread.name": "loader"}
     assert recorded.attributes("told") == {"thread.id": 7}
     assert recorded.attributes("main") == {}
+
+
+def test_one_scope_object_may_be_shared(recorded: Recorded) -> None:
+    """Tasks and threads that are inside of one ``span_attributes`` at the same time each leave their own."""
+    scope = span_attributes({"phase": "warm"})
+
+    async def task(name: str, turns: int) -> None:
+        with scope, scope:
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            mark(f"in {name}")
+        mark(f"after {name}")
+
+    async def main() -> None:
+        await asyncio.gather(task("first", 1), task("second", 3), task("third", 2))
+
+    inside = threading.Barrier(2)
+
+    def work(name: str) -> None:
+        with scope:
+            inside.wait(10)
+        mark(f"after {name}")
+
+    asyncio.run(main())
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(work, ("thread 1", "thread 2")))
+    for span in recorded.spans():
+        assert ((span.attributes or {}).get("phase") == "warm") == span.name.startswith("in "), span.name
+    assert len(recorded.spans()) == 8
 
 
 def test_a_scope_left_in_another_task(recorded: Recorded) -> None:

@@ -35,10 +35,17 @@ def distribution_of(point: EntryPoint) -> str:
 
 
 def load(point: EntryPoint) -> Any:
-    """Load an entry point; log once at WARNING and return None when it fails."""
+    """Load an entry point; log once at WARNING and return None when it fails.
+
+    Raises:
+        ValueError: when it fails for the value of a variable: OpenTelemetry reads one as it is imported.
+    """
     try:
         return point.load()
-    except (Exception, SystemExit) as fault:  # noqa: BLE001 - a broken plug-in must not break the application
+    except (Exception, SystemExit) as fault:  # a broken plug-in must not break the application
+        for word in str(fault).split() if type(fault) is ValueError else ():
+            if word.startswith("OTEL_") and word in os.environ:
+                raise ValueError(f"{word}={os.environ[word]!r} cannot be used: {fault}") from fault
         warn_once(
             ("entry point", point.group, point.name),
             "entry point %r of group %r (%s) could not be loaded and is skipped: %r",
@@ -54,7 +61,8 @@ def find_backend() -> Backend | None:
     """Return the installed backend, None when there is none that loads.
 
     Raises:
-        ValueError: when ``NEMO_LENS_BACKEND`` names one that is not installed.
+        ValueError: when ``NEMO_LENS_BACKEND`` names one that is not installed, or a variable of OpenTelemetry's keeps
+            it from being loaded.
     """
     found = points(BACKENDS)
     wanted = os.environ.get("NEMO_LENS_BACKEND", "").strip()

@@ -1,7 +1,7 @@
 """The wrappers of generators: a span open from the first step to the end, current only while the generator runs.
 
-At each ``yield`` the caller's context is restored and the generator's kept, with the spans its body has open, for the
-next step.
+At each ``yield`` the caller's context is restored and the generator's kept, with the spans and the scopes of attributes
+that its body has open, for the next step.
 """
 
 from __future__ import annotations
@@ -32,38 +32,37 @@ def generator_wrapper(fn: Any, open_live: OpenLive) -> Any:
 def _drive(live: LiveSpan, make: Callable[[], Any]) -> Generator[Any, Any, Any]:
     live.start()
     error: BaseException | None = None
-    held: Any = None
     try:
-        token = live.activate()
+        resumed = live.resume()
         try:
             generator = make()
             item = next(generator)
         except StopIteration as stop:
             return stop.value
         finally:
-            held = live.suspend(token)
+            held = live.suspend(resumed)
         while True:
             sent: Any = None
             thrown: BaseException | None = None
             try:
                 sent = yield item
             except GeneratorExit:
-                token = live.resume(held)
+                resumed = live.resume(held)
                 try:
                     generator.close()
                 finally:
-                    live.deactivate(token)
+                    live.suspend(resumed)
                 raise
             except BaseException as raised:  # noqa: BLE001 - handed to the wrapped generator, as throw means it
                 thrown = raised
-            token = live.resume(held)
+            resumed = live.resume(held)
             try:
                 item = generator.send(sent) if thrown is None else generator.throw(thrown)
             except StopIteration as stop:
                 return stop.value
             finally:
                 thrown = None
-                held = live.suspend(token)
+                held = live.suspend(resumed)
     except BaseException as raised:
         error = raised
         raise
@@ -79,11 +78,13 @@ def async_generator_wrapper(fn: Any, open_live: OpenLive) -> Any:
     async def wrapper(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
         live = open_live(args, kwargs)
         error: BaseException | None = None
+        resumed: Any = None
         held: Any = None
         if live is not None:
             live.start()
         try:
-            token = live and live.activate()
+            if live is not None:
+                resumed = live.resume()
             try:
                 generator = fn(*args, **kwargs)
                 item = await generator.__anext__()
@@ -91,7 +92,7 @@ def async_generator_wrapper(fn: Any, open_live: OpenLive) -> Any:
                 return
             finally:
                 if live is not None:
-                    held = live.suspend(token)
+                    held = live.suspend(resumed)
             while True:
                 sent: Any = None
                 thrown: BaseException | None = None
@@ -99,7 +100,8 @@ def async_generator_wrapper(fn: Any, open_live: OpenLive) -> Any:
                     sent = yield item
                 except BaseException as raised:  # noqa: BLE001 - GeneratorExit too: aclose is a throw that must end it
                     thrown = raised
-                token = live and live.resume(held)
+                if live is not None:
+                    resumed = live.resume(held)
                 try:
                     item = await (generator.asend(sent) if thrown is None else generator.athrow(thrown))
                 except StopAsyncIteration:
@@ -107,7 +109,7 @@ def async_generator_wrapper(fn: Any, open_live: OpenLive) -> Any:
                 finally:
                     thrown = None
                     if live is not None:
-                        held = live.suspend(token)
+                        held = live.suspend(resumed)
         except BaseException as raised:
             error = raised
             raise

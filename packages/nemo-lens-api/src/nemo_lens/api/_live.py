@@ -88,43 +88,32 @@ class LiveSpan:
             _fault("start", fault)
         return self._span
 
-    def activate(self) -> Any:
-        """Make the span current; return the token, None when there is none."""
-        if self._span is NULL_SPAN:
-            return None
-        try:
-            return self._backend.activate(self._span)
-        except Exception as fault:  # noqa: BLE001 - as above
-            _fault("activate", fault)
-            return None
+    def resume(self, held: tuple[Any, Any] | None = None) -> tuple[Any, Any]:
+        """Make current what ``suspend`` returned, at first the span; return what ``suspend`` takes to undo that."""
+        outer_scope = current_scope.get()
+        token = None
+        if self._span is not NULL_SPAN:
+            try:
+                inner = None if held is None else held[0]
+                token = self._backend.activate(self._span) if inner is None else self._backend.resume(inner)
+            except Exception as fault:  # noqa: BLE001 - as above
+                _fault("activate", fault)
+        if held is not None and held[1] is not outer_scope:
+            current_scope.set(held[1])
+        return token, outer_scope
 
-    def deactivate(self, token: Any) -> None:
-        """Restore what was current before."""
+    def suspend(self, resumed: tuple[Any, Any]) -> tuple[Any, Any]:
+        """Restore what was current before; return what was current until now, with what the body has open."""
+        token, outer_scope = resumed
+        inner, inner_scope = None, current_scope.get()
         if token is not None:
             try:
-                self._backend.deactivate(token)
+                inner = self._backend.suspend(token)
             except Exception as fault:  # noqa: BLE001 - as above
-                _fault("deactivate", fault)
-
-    def resume(self, held: Any) -> Any:
-        """Make current what ``suspend`` returned, the span at first; return the token."""
-        if held is None or self._span is NULL_SPAN:
-            return self.activate()
-        try:
-            return self._backend.resume(held)
-        except Exception as fault:  # noqa: BLE001 - as above
-            _fault("resume", fault)
-            return None
-
-    def suspend(self, token: Any) -> Any:
-        """Restore what was current before; return what was current until now, with what the body has open."""
-        if token is None:
-            return None
-        try:
-            return self._backend.suspend(token)
-        except Exception as fault:  # noqa: BLE001 - as above
-            _fault("suspend", fault)
-            return None
+                _fault("suspend", fault)
+        if inner_scope is not outer_scope:
+            current_scope.set(outer_scope)
+        return inner, inner_scope
 
     def finish(self, error: BaseException | None) -> None:
         """End the span, with what ``error`` leaves on it."""
@@ -151,7 +140,7 @@ class LiveSpan:
             _fault("look at", fault)
             return True
 
-    # What follows says activate, deactivate and finish again, in place: each call would add 60 ns to every span.
+    # What follows says resume, suspend and finish again, in place: each call would add 60 ns to every span.
 
     def __enter__(self) -> Any:
         if self._span is not None:

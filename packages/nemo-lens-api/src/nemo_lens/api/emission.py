@@ -7,7 +7,7 @@ from decimal import Context, Decimal
 
 from nemo_lens.api import backend as _cell
 from nemo_lens.api import state as _state
-from nemo_lens.api._diagnostics import debug_once, warn, warn_once
+from nemo_lens.api._diagnostics import debug_once, warn_once
 from nemo_lens.api.attributes import clean_attributes, clean_text
 from nemo_lens.api.fallbacks import NULL_SPAN
 from nemo_lens.api.scopes import current_scope
@@ -45,8 +45,8 @@ def emit_span(
     """Emit a finished span that was measured elsewhere.
 
     An end before the start (two clocks) is moved to the start and evidenced by ``inverted.*`` attributes and one
-    WARNING. Times that are no finite number, negative or beyond 64 bits of nanoseconds emit nothing, with one WARNING
-    per name.
+    WARNING per name. Times that are no finite number, negative or beyond 64 bits of nanoseconds emit nothing, with one
+    WARNING per name. While telemetry is off, nothing is looked at.
 
     Args:
         tracer: tracer to use; None for the default one of scope ``nemo.lens.helpers``.
@@ -59,19 +59,27 @@ def emit_span(
 
     Returns:
         The ended span, which may be the parent of others, or None when nothing was emitted.
+
+    Raises:
+        TypeError: when ``group`` cannot be hashed, such as a list.
     """
-    if group is not None and group not in _state.enabled:
+    if (group is not None and group not in _state.enabled) or _cell.current is _cell.NOOP_BACKEND:
         return None
+    name = clean_text(name)
     try:
         start, end = epoch_seconds(start_s), epoch_seconds(end_s)
     except Exception as fault:  # noqa: BLE001 - a subclass of str or Decimal may do anything
-        name = clean_text(name)
         warn_once(("emit_span", name), "span %r is not emitted: %s", name, fault)
         return None
     attrs = clean_attributes(attributes)
     if end < start:
         delta = _EXACT.subtract(end, start)
-        warn("span %r ends %s s before it starts; emitted with its end moved to its start", name, format(-delta, "f"))
+        warn_once(
+            ("emit_span inverted", name),
+            "span %r ends %s s before it starts; emitted with its end moved to its start",
+            name,
+            format(-delta, "f"),
+        )
         attrs[INVERTED_SKEW] = True
         attrs[INVERTED_START_EPOCH_SECONDS] = format(start, "f")
         attrs[INVERTED_END_EPOCH_SECONDS] = format(end, "f")
@@ -87,11 +95,14 @@ def mark(name: str, *, group: str | None = None, attributes: Mapping[str, Any] |
         name: span name.
         group: span group that switches it on; None for always.
         attributes: span attributes.
+
+    Raises:
+        TypeError: when ``group`` cannot be hashed, such as a list.
     """
     if group is not None and group not in _state.enabled:
         return
     now = time.time_ns()
-    _emit(None, name, now, now, clean_attributes(attributes), None)
+    _emit(None, clean_text(name), now, now, clean_attributes(attributes), None)
 
 
 def epoch_seconds(value: Seconds) -> Decimal:
@@ -118,7 +129,7 @@ def _emit(tracer: Any, name: str, start_ns: int, end_ns: int, attrs: dict[str, A
     scoped = current_scope.get()
     try:
         span = backend.start_span(
-            clean_text(name),
+            name,
             {**scoped, **attrs} if scoped else attrs,
             tracer=tracer,
             context=context,

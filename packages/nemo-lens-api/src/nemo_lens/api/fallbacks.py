@@ -346,7 +346,7 @@ class SpanRegistry:
     @classmethod
     def resolve(cls, spec: str) -> tuple[frozenset[str], tuple[str, ...]]:
         """Return the empty set, and every name of the spec as one that matches nothing."""
-        names = {part.strip().lower() for part in spec.split(",")}
+        names = {part.strip().lower() for part in (spec if isinstance(spec, str) else "").split(",")}
         return frozenset(), tuple(sorted(names - {""}))
 
 
@@ -426,11 +426,16 @@ def redact_value(key: str, value: object, redact_keys: Iterable[str] = DEFAULT_R
     Args:
         key: attribute key.
         value: its value. Numbers, booleans and None stay; in a list or tuple each string is replaced.
-        redact_keys: the keys that match, or whose ``_``-separated end matches if they name a credential.
+        redact_keys: the keys that match, or whose ``_``-separated end matches if they name a credential; the default
+            ones in place of what cannot be read.
     """
     if not isinstance(key, str) or not key:
         return value
-    keys = {_folded(name) for name in redact_keys}
+    try:
+        wanted = frozenset((redact_keys,) if isinstance(redact_keys, str) else redact_keys)
+        keys = {_folded(name) for name in wanted if isinstance(name, str)}
+    except Exception:  # noqa: BLE001 - it must neither raise nor switch redaction off
+        keys = set(DEFAULT_REDACT_KEYS)
     folded = _folded(key)
     segment = folded.rpartition(".")[2]
     if folded in keys or segment in keys or segment.endswith(tuple(f"_{name}" for name in CREDENTIAL_KEYS & keys)):
@@ -523,15 +528,35 @@ def uninstrument(name: str, *args: Any) -> Any:
     instrument(name)
 
 
-_RUN_ID_VARIABLES = ("NEMO_LENS_RUN_ID", "SLURM_JOB_ID", "TORCHELASTIC_RUN_ID")
 _RANDOM_RUN_ID = os.urandom(6).hex()
 
 
 def ensure_run_id(run_id: str = "", environ: Mapping[str, str] | None = None) -> str:
     """Return the run id that is given or that the launcher set, else 12 random hex digits, the same for every call."""
     env = os.environ if environ is None else environ
-    found = [run_id.strip(), *(env.get(variable, "").strip() for variable in _RUN_ID_VARIABLES)]
-    return next((text for text in found if text not in ("", "none")), _RANDOM_RUN_ID)
+    elastic = env.get("TORCHELASTIC_RUN_ID", "").strip()
+    found = (
+        run_id or "",
+        env.get("NEMO_LENS_RUN_ID", ""),
+        _inherited_run_id(env.get("OTEL_RESOURCE_ATTRIBUTES", "")),
+        env.get("SLURM_JOB_ID", ""),
+        "" if elastic.lower() == "none" else elastic,  # torchrun's own default, the same for every run
+    )
+    return next(filter(None, map(str.strip, found)), _RANDOM_RUN_ID)
+
+
+def _inherited_run_id(attributes: str) -> str:
+    if not attributes:
+        return ""
+    import re  # kept out of the module, as urllib.parse, for a vendoring library's own import time
+    from urllib.parse import unquote
+
+    found = ""
+    for pair in attributes.split(","):
+        key, equals, value = map(str.strip, pair.partition("="))
+        if equals and unquote(key) == "nemo.run.id" and not re.search("%(?![0-9A-Fa-f]{2})", pair):
+            found = unquote(value)
+    return found
 
 
 def linux_process_create_time(pid: int | None = None) -> float | None:

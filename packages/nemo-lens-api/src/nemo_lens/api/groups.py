@@ -92,11 +92,13 @@ class SpanRegistry:
     def resolve(cls, spec: str) -> tuple[frozenset[str], tuple[str, ...]]:
         """Resolve a comma list of presets and groups against what is registered now; never raise.
 
+        What is no str opens nothing.
+
         Returns:
             The enabled set, which also holds each group as it was spelled at registration, and the names that matched
             nothing, sorted.
         """
-        return _span_groups.resolve(_entries, spec)
+        return _span_groups.resolve(_entries, spec if isinstance(spec, str) else "")
 
 
 def register_provisional(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import os
+from _thread import RLock
+from collections.abc import Mapping
 
 from nemo_lens.api import _discovery, state
 from nemo_lens.api import backend as _cell
@@ -13,7 +16,7 @@ from nemo_lens.api.groups import SpanRegistry, register_provisional
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from importlib.metadata import EntryPoint
     from typing import Any
 
     from nemo_lens.api.backend import TelemetryHandle
@@ -25,6 +28,12 @@ _handle: TelemetryHandle = NULL_HANDLE
 _config: NemoLensConfig | None = None
 _owner_pid = 0
 
+# Held by whoever sets up. Reentrant: a signal handler that sets up may interrupt the thread that holds it, and is told.
+_lock = RLock()
+_setting_up = False
+# How long one thread waits for another's set-up, in seconds: that one may be importing what this one imports, too.
+_PATIENCE_S = 60.0
+
 
 def setup_telemetry(
     config: NemoLensConfig | None = None,
@@ -35,7 +44,7 @@ def setup_telemetry(
     log_exporter: Any = None,
     _allow_reinit: bool = False,
 ) -> TelemetryHandle:
-    """Set telemetry up for this process.
+    """Set telemetry up for this process; of several threads that do so at once, the first sets up.
 
     Disabled, nothing is imported, nothing global is touched and every span group is off. Enabled without a backend
     installed, one WARNING says what to install and the job runs on with a handle that does nothing.
@@ -43,7 +52,7 @@ def setup_telemetry(
     Args:
         config: settings; default ``NemoLensConfig.from_env()``.
         resource_attributes: attributes of this process, above those of the environment and of detection; a rank goes
-            here as ``nv.dl.rank``.
+            here as ``nv.dl.rank``. A ``nemo.run.id`` among them is the same as the configuration's ``run_id``.
         span_exporter: OpenTelemetry span exporter to use instead of the configured one.
         metric_reader: OpenTelemetry metric reader to use instead of the configured exporter.
         log_exporter: OpenTelemetry log exporter to use instead of the configured one.
@@ -53,20 +62,60 @@ def setup_telemetry(
 
     Raises:
         ValueError: for a setting that cannot work; nothing has been installed then.
-        RuntimeError: when telemetry is set up in this process already and has not been shut down.
+        TypeError: when ``config`` is no ``NemoLensConfig``, or ``resource_attributes`` no mapping.
+        RuntimeError: when telemetry is set up in this process already and has not been shut down, or another thread
+            has been setting it up for a minute.
     """
-    global _handle, _config, _owner_pid
+    global _setting_up
     if config is None:
         config = NemoLensConfig.from_env()
+    elif not isinstance(config, NemoLensConfig):
+        raise TypeError(
+            f"config must be a NemoLensConfig or None, which reads the environment, not a {type(config).__name__}"
+        )
+    if resource_attributes is not None and not isinstance(resource_attributes, Mapping):
+        raise TypeError(
+            "resource_attributes must be a mapping such as {'nv.dl.rank': 0} or None, "
+            f"not a {type(resource_attributes).__name__}"
+        )
     config.validate()
     if not config.enabled or sdk_disabled():
-        if _is_live():
+        if _is_live() or _setting_up:
             logger().info("telemetry is on in this process; a disabled set-up leaves it as it is")
         else:
             state.set_enabled_span_groups(())
         return NULL_HANDLE
+    lock = _lock  # released below also in a child forked meanwhile, which has another
+    if not lock.acquire(timeout=_PATIENCE_S):
+        raise RuntimeError(f"another thread has been setting telemetry up for {_PATIENCE_S:g} s")
+    try:
+        if _setting_up:
+            raise RuntimeError("telemetry is being set up already, by the code that this one interrupts")
+        _setting_up = True
+        try:
+            handle = _set_up(
+                config,
+                _allow_reinit,
+                resource_attributes,
+                span_exporter=span_exporter,
+                metric_reader=metric_reader,
+                log_exporter=log_exporter,
+            )
+        finally:
+            _setting_up = False
+    finally:
+        lock.release()
+    if handle is not NULL_HANDLE:
+        _instrument_from_environment()
+    return handle
+
+
+def _set_up(
+    config: NemoLensConfig, allow_reinit: bool, resource_attributes: Mapping[str, Any] | None, **given: Any
+) -> TelemetryHandle:
+    global _handle, _config, _owner_pid
     if _is_live():
-        if not _allow_reinit:
+        if not allow_reinit:
             raise RuntimeError(
                 "telemetry is set up in this process already: use get_telemetry() for its handle, "
                 "or call shutdown() on that before setting up again"
@@ -81,13 +130,8 @@ def setup_telemetry(
         state.set_enabled_span_groups(())
         return NULL_HANDLE
     try:
-        handle = backend.build(
-            config,
-            resource_attributes=resource_attributes,
-            span_exporter=span_exporter,
-            metric_reader=metric_reader,
-            log_exporter=log_exporter,
-        )
+        config, resource_attributes = _with_run_id(config, resource_attributes)
+        handle = backend.build(config, resource_attributes=resource_attributes, **given)
     except (TypeError, ValueError):  # a setting, or what the caller gave
         raise
     except Exception:  # noqa: BLE001 - no fault of the job's: it runs on without telemetry
@@ -99,8 +143,23 @@ def setup_telemetry(
     if SpanRegistry.resolve(config.span_groups)[1]:
         load_span_group_entry_points()
     state.set_span_group_spec(config.span_groups)
-    _instrument_from_environment()
     return handle
+
+
+def _with_run_id(
+    config: NemoLensConfig, attributes: Mapping[str, Any] | None
+) -> tuple[NemoLensConfig, Mapping[str, Any] | None]:
+    """Move a run id from the attributes to the configuration, which hands it on to other processes; forget a blank."""
+    from nemo_lens.api.semconv import NEMO_RUN_ID  # a disabled set-up needs none
+
+    given = None if attributes is None else attributes.get(NEMO_RUN_ID)
+    if attributes is None or not isinstance(given, (str, int, float)):
+        return config, attributes
+    run_id = str(given).strip()
+    if run_id:
+        config = copy.copy(config)  # the caller's own stays as it is
+        config.run_id = run_id
+    return config, {key: value for key, value in attributes.items() if key != NEMO_RUN_ID}
 
 
 def get_telemetry() -> TelemetryHandle:
@@ -136,7 +195,7 @@ def instrument(name: str, *args: Any, **options: Any) -> Any:
         ValueError: when no installed distribution provides ``name``.
         ImportError: when the integration, or the package it instruments, cannot be imported.
     """
-    return _integration(name)(*args, **options)
+    return _loaded(_point(name))(*args, **options)
 
 
 def uninstrument(name: str, *args: Any) -> Any:
@@ -152,8 +211,9 @@ def uninstrument(name: str, *args: Any) -> Any:
     Raises:
         TypeError: when ``name`` is not a str.
         ValueError: when no installed distribution provides ``name``, or the integration cannot be undone.
+        ImportError: as :func:`instrument`.
     """
-    undo = getattr(_integration(name), "uninstrument", None)
+    undo = getattr(_loaded(_point(name)), "uninstrument", None)
     if undo is None:
         raise ValueError(f"integration {name!r} cannot be undone: it has no 'uninstrument'")
     return undo(*args)
@@ -174,7 +234,7 @@ def load_span_group_entry_points() -> list[tuple[str, str, str | None]]:
                 declared = declared()
             register_provisional(name, declared["groups"], declared.get("presets"))
         except (Exception, SystemExit) as fault:  # noqa: BLE001 - a broken plug-in must not break the application
-            problem = f"{type(fault).__name__}: {fault}"
+            problem = _described(fault)
             warn("span groups of %r (%s) are skipped: %s", name, _discovery.distribution_of(point), problem)
         report.append((name, _discovery.distribution_of(point), problem))
     return report
@@ -185,7 +245,7 @@ def _is_live() -> bool:
     return _handle is not NULL_HANDLE and not _handle.is_shutdown and _owner_pid == os.getpid()
 
 
-def _integration(name: str) -> Any:
+def _point(name: str) -> EntryPoint:
     if not isinstance(name, str):
         raise TypeError(f"name must be that of an integration, such as 'fastapi', and not {type(name).__name__}")
     found = _discovery.points(_discovery.INSTRUMENTATIONS)
@@ -196,18 +256,42 @@ def _integration(name: str) -> Any:
             f"no installed integration is named {name!r}; installed: {', '.join(sorted(found)) or 'none'}"
             f"{extra or nearest(name, [*found, *_EXTRAS])}"
         )
+    return point
+
+
+def _loaded(point: EntryPoint) -> Any:
     try:
         return point.load()
-    except (ImportError, AttributeError) as fault:
-        raise ImportError(
-            f"integration {name!r} of {_discovery.distribution_of(point)} could not be loaded: {fault}"
-        ) from fault
+    except (Exception, SystemExit) as fault:
+        source = _discovery.distribution_of(point)
+        raise ImportError(f"integration {point.name!r} of {source} could not be loaded: {_described(fault)}") from fault
 
 
 def _instrument_from_environment() -> None:
-    for name in os.environ.get("NEMO_LENS_INSTRUMENT", "").split(","):
-        if name.strip():
+    for name in map(str.strip, os.environ.get("NEMO_LENS_INSTRUMENT", "").split(",")):
+        if name:
+            source = ""
             try:
-                instrument(name.strip())
-            except Exception as fault:  # noqa: BLE001 - telemetry is up; a missing integration must not end the job
-                warn("NEMO_LENS_INSTRUMENT: %r could not be switched on: %s", name.strip(), fault)
+                point = _point(name)
+                switch_on = _loaded(point)
+                source = f" of {_discovery.distribution_of(point)}"
+                switch_on()
+            except (Exception, SystemExit) as fault:  # noqa: BLE001 - telemetry is up; a plug-in must not end the job
+                text = _described(fault) if source else fault  # before it is called, the fault is ours and says it all
+                warn("NEMO_LENS_INSTRUMENT: %r%s could not be switched on: %s", name, source, text)
+
+
+def _described(fault: BaseException) -> str:
+    from nemo_lens.api._outcome import describe  # a set-up without faults needs none
+
+    return describe(fault)
+
+
+def _renew_in_child() -> None:
+    global _lock, _setting_up
+    _lock = RLock()
+    _setting_up = False
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_in_child)

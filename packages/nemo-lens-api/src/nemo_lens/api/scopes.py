@@ -25,7 +25,7 @@ def span_attributes(mapping: Mapping[str, Any] | None) -> Scope:
         mapping: attributes, cleaned and redacted like any span's.
 
     Returns:
-        A context manager, for ``with`` and ``async with``. It is no decorator.
+        A context manager, for ``with`` and ``async with``, which tasks and threads may share. It is no decorator.
     """
     return Scope(clean_attributes(mapping))
 
@@ -44,11 +44,16 @@ class Scope:
         self._tokens.append(current_scope.set({**outer, **self._attrs} if outer else self._attrs))
 
     def __exit__(self, *exc_info: object) -> None:
-        try:
-            current_scope.reset(self._tokens.pop())
-        except ValueError:
-            # A block held over ``yield`` and closed by another task: its scope died with the context it was set in.
-            pass
+        # Several tasks or threads may be inside: a token is taken by the context that it was made in.
+        for token in tuple(reversed(self._tokens)):
+            try:
+                current_scope.reset(token)
+            except ValueError:
+                continue
+            self._tokens.remove(token)
+            return
+        # A block held over ``yield`` and closed by another task: its scope died with the context it was set in.
+        self._tokens.pop()
 
     async def __aenter__(self) -> None:
         self.__enter__()

@@ -95,7 +95,11 @@ def _managed_span_signature(
         **attrs: span attributes.
 
     Returns:
-        A context manager, for ``with`` and ``async with``, that yields the span or None. It is no decorator.
+        A context manager, for ``with`` and ``async with``, that yields the span or None. It is no decorator, and no two
+        tasks or threads may be inside of the same one: each makes its own.
+
+    Raises:
+        TypeError: when ``group`` cannot be hashed, such as a list.
     """
     raise NotImplementedError
 
@@ -125,7 +129,8 @@ def _span_cm_signature(
         **attrs: span attributes.
 
     Returns:
-        A context manager, for ``with`` and ``async with``, that yields a span, never None.
+        A context manager, for ``with`` and ``async with``, that yields a span, never None. No two tasks or threads may
+        be inside of the same one: each makes its own.
     """
     raise NotImplementedError
 

@@ -13,7 +13,7 @@ from opentelemetry.trace import Link, SpanContext, SpanKind
 
 from nemo_lens.api import __version__
 from nemo_lens.api._diagnostics import debug_once, nearest, warn_once
-from nemo_lens.api.attributes import clean_attributes
+from nemo_lens.api.attributes import clean_attributes, clean_text
 from nemo_lens.api.backend import HELPERS_SCOPE, TelemetryHandle
 from nemo_lens.api.config import NemoLensConfig
 from nemo_lens.api.fallbacks import NULL_METER, NULL_TRACER
@@ -21,7 +21,7 @@ from nemo_lens.api.propagation import read_carrier
 from nemo_lens.sdk.build import build_handle
 from nemo_lens.sdk.context import restore_context
 from nemo_lens.sdk.handle import OtelHandle
-from nemo_lens.sdk.settings import validate_propagators
+from nemo_lens.sdk.settings import propagator as configured_propagator
 
 # The key under which OpenTelemetry keeps the current span. It has no public name, and the function that uses it copies
 # the context twice.
@@ -58,7 +58,7 @@ class OtelBackend:
         Raises:
             ValueError: for a setting that cannot work; nothing has been installed then.
         """
-        propagator = _propagator()
+        propagator = configured_propagator()
         handle = build_handle(config, resource_attributes, span_exporter, metric_reader, log_exporter, __version__)
         self._propagator = propagator
         self._fields = frozenset(field.lower() for field in propagator.fields)
@@ -69,8 +69,10 @@ class OtelBackend:
         self._adopt = handle.adopt
         try:
             handle.open(self._process_parent, bridge_root=config.logs_enabled)
-        except BaseException:
+        except BaseException as fault:
             handle.shutdown(0)
+            if isinstance(fault, (TypeError, ValueError)):  # no setting's: those have been checked
+                raise RuntimeError(f"telemetry could not be started: {fault}") from fault
             raise
         return handle
 
@@ -168,21 +170,27 @@ class OtelBackend:
         return given if isinstance(given, Context) else read_carrier(self, given)
 
     def _links(self, given: Any) -> list[Link]:
-        # One of them alone: a span context is a tuple and a carrier a mapping, whose items are no links.
-        if isinstance(given, (Link, SpanContext, Mapping)) or hasattr(given, "get_span_context"):
-            given = (given,)
-        links = []
-        for item in given:
-            try:
-                link = self._link(item)
-            except Exception as fault:  # noqa: BLE001 - a bad link must not cost the span
-                debug_once(("link", type(item), type(fault)), "a link is left out: %r", fault, exc_info=True)
-                continue
-            if link is not None:
-                links.append(link)
-            else:
-                debug_once(("link", type(item)), "a link from %s is left out: it holds no span", type(item).__name__)
+        links: list[Link] = []
+        try:
+            # One of them alone: a span context is a tuple and a carrier a mapping, whose items are no links.
+            if isinstance(given, (Link, SpanContext, Mapping)) or hasattr(given, "get_span_context"):
+                given = (given,)
+            for item in given:
+                links += self._link_of(item)
+        except Exception as fault:  # noqa: BLE001 - what is no iterable, or fails halfway, must not cost the span
+            debug_once(("links", type(given), type(fault)), "links are left out: %r", fault, exc_info=True)
         return links
+
+    def _link_of(self, item: Any) -> list[Link]:
+        try:
+            link = self._link(item)
+        except Exception as fault:  # noqa: BLE001 - a bad link must not cost the span, nor the others
+            debug_once(("link", type(item), type(fault)), "a link is left out: %r", fault, exc_info=True)
+            return []
+        if link is None:
+            debug_once(("link", type(item)), "a link from %s is left out: it holds no span", type(item).__name__)
+            return []
+        return [link]
 
     def _link(self, item: Any) -> Link | None:
         if isinstance(item, Link):
@@ -214,25 +222,16 @@ def _kind(given: Any) -> SpanKind:
         return given
     kind = _KINDS.get(given.lower()) if isinstance(given, str) else None
     if kind is None:
+        named = clean_text(given)
         warn_once(
-            ("kind", repr(given)),
+            ("kind", named),
             "span_kind=%r is no span kind; accepted: %s or an OpenTelemetry SpanKind%s",
-            given,
+            named,
             ", ".join(_KINDS),
-            nearest(str(given), _KINDS),
+            nearest(named, _KINDS),
         )
         return SpanKind.INTERNAL
     return kind
-
-
-def _propagator() -> Any:
-    validate_propagators()
-    # Importing it reads OTEL_PROPAGATORS, W3C TraceContext and Baggage when that is not set, and fails with a plug-in.
-    try:
-        from opentelemetry import propagate
-    except Exception as fault:
-        raise ValueError(f"OTEL_PROPAGATORS={os.environ.get('OTEL_PROPAGATORS')!r} cannot be used: {fault}") from fault
-    return propagate.get_global_textmap()
 
 
 BACKEND = OtelBackend()

@@ -27,7 +27,7 @@ def plan(signal: Signal, config: NemoLensConfig, preferences: MetricPreferences)
     point = found[name]
     try:
         build = point.load()
-    except Exception as fault:
+    except (Exception, SystemExit) as fault:
         raise ValueError(
             f"{start}: {point.value} of {distribution_of(point)} cannot be loaded: {type(fault).__name__}: {fault}"
         ) from fault
