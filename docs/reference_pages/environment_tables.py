@@ -97,7 +97,8 @@ OTLP: dict[str, str] = {
     "TIMEOUT": "Seconds that an export may take (specification: 10000, in milliseconds). Over gRPC that of a signal "
     "must not be blank.",
     "COMPRESSION": "`none` (default), `gzip`, and over HTTP `deflate`.",
-    "HEADERS": "`name=value` pairs, with commas; blanks as `%20`. Never shown, and not handed on to Ray's workers.",
+    "HEADERS": "`name=value` pairs, with commas; blanks as `%20`, a `%` as `%25`. Never shown, and not handed on to "
+    "Ray's workers.",
     "CERTIFICATE": "PEM file of the authority that signed the collector's certificate.",
     "CLIENT_CERTIFICATE": "PEM file of this client's certificate.",
     "CLIENT_KEY": "PEM file of its key.",
@@ -154,7 +155,10 @@ ELSEWHERE = ("TRACEPARENT", "GRPC_ENABLE_FORK_SUPPORT")
 _PROXY = "Proxy of the requests"
 NETWORK: dict[str, str] = {
     "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH": "Authorities that gRPC trusts, unless `OTEL_EXPORTER_OTLP_CERTIFICATE` says.",
-    "REQUESTS_CA_BUNDLE": "Authorities that OTLP over HTTP trusts, unless `OTEL_EXPORTER_OTLP_CERTIFICATE` says.",
+    "REQUESTS_CA_BUNDLE": (
+        "Authorities that OTLP over HTTP trusts, unless `OTEL_EXPORTER_OTLP_CERTIFICATE` says; with a credential "
+        "provider, whose session it is, it may win over that."
+    ),
     "CURL_CA_BUNDLE": "The same, when the one above is not set.",
     "grpc_proxy": f"{_PROXY} over gRPC.",
     "https_proxy": f"{_PROXY} to `https://`, and over gRPC when `grpc_proxy` is not set.",

@@ -75,6 +75,10 @@ def test_values_that_cannot_be_read() -> None:
         ("OTEL_BLRP_MAX_QUEUE_SIZE", "x", "positive integer"),
         ("OTEL_METRIC_EXPORT_TIMEOUT", "x", "positive integer"),
         ("OTEL_PROPAGATORS", "tracecontxt", "did you mean 'tracecontext'"),
+        ("OTEL_PROPAGATORS", "baggage,", "no propagator '' is installed"),
+        ("OTEL_PYTHON_TRACER_PROVIDER", "foo", "accepted: default_tracer_provider, sdk_tracer_provider"),
+        ("OTEL_PYTHON_METER_PROVIDER", "foo", "accepted: default_meter_provider, sdk_meter_provider"),
+        ("OTEL_PYTHON_LOGGER_PROVIDER", "foo", "accepted: sdk_logger_provider"),
         ("OTEL_METRICS_EXEMPLAR_FILTER", "bad", "accepted: trace_based, always_on, always_off"),
         ("OTEL_PYTHON_SDK_INTERNAL_METRICS_ENABLED", "1", "must be true or false"),
     ],
@@ -85,6 +89,31 @@ def test_standard_variables_that_set_up_would_refuse(name: str, value: str, says
     assert run.code == 1
     (found,) = [found for found in run.findings("bad_setting") if name in found["message"]]
     assert says in found["message"]
+
+
+@pytest.mark.parametrize("value", ["", " "])
+def test_blank_propagators(value: str) -> None:
+    """They are unset, for set-up and so for doctor."""
+    run = doctor(**CONSOLE, OTEL_PROPAGATORS=value)
+    assert (run.code, run.findings("bad_setting"), run.findings("plugin_broken")) == (0, [], [])
+
+
+def test_a_propagator_that_does_not_load(tmp_path: Path) -> None:
+    """An installed one that fails is what set-up would raise for, too."""
+    points = "[opentelemetry_propagator]\npigeon = pigeon:Propagator\n"
+    install(tmp_path, "pigeon", "raise RuntimeError('no loft')\n", points)
+    run = doctor(**CONSOLE, PYTHONPATH=str(tmp_path), OTEL_PROPAGATORS="pigeon")
+    assert run.code == 1
+    assert "OTEL_PROPAGATORS='pigeon' cannot be used: no loft" in run.finding("bad_setting")["message"]
+
+
+def test_a_limit_that_keeps_opentelemetry_from_being_imported() -> None:
+    """All advice is about the variable: nothing is broken that could be installed anew."""
+    run = doctor(**CONSOLE, OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT="abc")
+    assert (run.code, set(run.problems())) == (1, {"no_backend", "bad_setting"})
+    assert run.finding("no_backend")["remedy"] == "correct OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT, or unset it"
+    remedies = [found["remedy"] for found in run.report["findings"]]
+    assert not [remedy for remedy in remedies if "pip install" in remedy or "repair" in remedy]
 
 
 def test_misspelt_variables() -> None:

@@ -327,6 +327,32 @@ def test_the_file_exporter(tmp_path: Path) -> None:
     assert "NEMO_LENS_FILE_PATH" in run.findings("bad_setting")[0]["message"]
 
 
+@pytest.mark.parametrize(("free", "code", "found"), [(24 * 1024, 1, "no_space"), (50 * 1024**2, 0, "little_space")])
+def test_a_disk_without_room(tmp_path: Path, free: int, code: int, found: str) -> None:
+    """Full is a problem: what is exported would be lost; nearly full is a warning. Each says what to do."""
+    script = tmp_path / "start.py"
+    script.write_text(
+        "import collections, shutil, sys\n"
+        f"shutil.disk_usage = lambda path: collections.namedtuple('usage', 'total used free')(1, 1, {free})\n"
+        "from nemo_lens.sdk.cli import main\nsys.exit(main())\n"
+    )
+    run = doctor(python=(str(script),), cwd=tmp_path, NEMO_LENS_EXPORTER="file")
+    assert (run.code, run.outcomes()) == (code, all_of("no_space" if code else "writable"))
+    assert run.finding(found)["signals"] == ["traces", "metrics", "logs"]
+    assert "make room, or set NEMO_LENS_FILE_PATH" in run.finding(found)["remedy"]
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
+@pytest.mark.parametrize("header", ["token=s3cret%ff", "token=s3cret%0Ax", "to%20ken=s3cret", "a=b,c=s3cret%E2%82%AC"])
+def test_a_header_that_cannot_be_sent(protocol: str, header: str) -> None:
+    """Set-up refuses it, since no export could leave the process, and doctor says which, and not what it holds."""
+    run = doctor(OTEL_EXPORTER_OTLP_PROTOCOL=protocol, OTEL_EXPORTER_OTLP_HEADERS=header)
+    assert (run.code, run.outcomes()) == (1, all_of("bad_setting"))
+    message = run.finding("bad_setting")["message"]
+    assert message.startswith("OTEL_EXPORTER_OTLP_HEADERS: ")
+    assert "s3cret" not in run.stdout
+
+
 def test_a_working_directory_that_is_gone(tmp_path: Path) -> None:
     """The file exporter's default name is relative: it says that, and what to set; an absolute name needs no folder."""
     gone = tmp_path / "gone"

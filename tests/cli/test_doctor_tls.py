@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import ssl
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,11 +13,12 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import certifi
 import grpc
 import pytest
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
 
-from support.doctor_run import Run, doctor
+from support.doctor_run import Run, doctor, environment
 from support.otlp_receiver import OtlpReceiver
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="certificates are made by openssl")
@@ -149,6 +151,52 @@ def test_the_certificate(certificate: tuple[Path, Path], protocol: str) -> None:
         assert "mismatch" in run.finding("tls_certificate")["message"]
         run, outcome = traces(f"https://localhost:{port}", protocol, **trusted)
         assert (run.code, outcome) == (0, "arrives")
+
+
+@pytest.mark.parametrize("variable", ["REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"])
+def test_authorities_of_requests(certificate: tuple[Path, Path], tmp_path: Path, variable: str) -> None:
+    """The variables of requests stand in for OpenTelemetry's, which wins over them; what judged is named."""
+    other = tmp_path / "other.pem"
+    other.write_bytes(Path(certifi.where()).read_bytes())
+    with receiver("http/protobuf", certificate) as port:
+        run, outcome = traces(f"https://localhost:{port}", "http/protobuf", **{variable: str(certificate[0])})
+        assert (run.code, outcome) == (0, "arrives")
+        run, outcome = traces(f"https://localhost:{port}", "http/protobuf", **{variable: str(other)})
+        assert (run.code, outcome) == (1, "tls_certificate")
+        assert f"by what {variable} names" in run.finding("tls_certificate")["message"]
+        trusted = {"OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE": str(certificate[0])}
+        run, outcome = traces(f"https://localhost:{port}", "http/protobuf", **{variable: str(other)}, **trusted)
+        assert (run.code, outcome) == (0, "arrives")
+        wrong = {"OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE": str(other)}
+        run, outcome = traces(f"https://localhost:{port}", "http/protobuf", **{variable: str(certificate[0])}, **wrong)
+        assert (run.code, outcome) == (1, "tls_certificate")
+        found = run.finding("tls_certificate")
+        assert "by what OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE names" in found["message"]
+        assert found["remedy"].startswith("set OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE to")
+
+
+@pytest.mark.parametrize("variable", ["REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"])
+def test_set_up_trusts_what_opentelemetry_names(certificate: tuple[Path, Path], variable: str) -> None:
+    """A job exports to a receiver of a private authority, whatever other programs of the image are told to trust."""
+    program = (
+        "from nemo_lens.api import setup_telemetry, span_cm\n"
+        "telemetry = setup_telemetry(resource_attributes={'nv.dl.rank': 0})\n"
+        "with span_cm('step'): pass\n"
+        "print(telemetry.force_flush(20_000))\n"
+        "telemetry.shutdown(100)\n"
+    )
+    with receiver("http/protobuf", certificate) as port:
+        environ = environment(
+            NEMO_LENS_ENABLED="1",
+            NEMO_LENS_METRICS_ENABLED="0",
+            OTEL_EXPORTER_OTLP_PROTOCOL="http/protobuf",
+            OTEL_EXPORTER_OTLP_ENDPOINT=f"https://localhost:{port}",
+            OTEL_EXPORTER_OTLP_CERTIFICATE=str(certificate[0]),
+            **{variable: certifi.where()},
+        )
+        command = [sys.executable, "-c", program]
+        done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=50, check=False)
+    assert done.stdout.strip() == "True", done.stderr
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

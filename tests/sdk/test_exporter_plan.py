@@ -354,6 +354,7 @@ _ENTRY_POINTS = """
 [opentelemetry_traces_exporter]
 lens_plugin = lens_test_plugin:Exporter
 lens_missing = lens_test_not_there:Exporter
+lens_exit = lens_test_exit:Exporter
 lens_reader = lens_test_plugin:Reader
 [opentelemetry_logs_exporter]
 lens_plugin = lens_test_plugin:Exporter
@@ -363,6 +364,7 @@ lens_plugin = lens_test_plugin:Exporter
 @pytest.fixture
 def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     (tmp_path / "lens_test_plugin.py").write_text(_PLUGIN)
+    (tmp_path / "lens_test_exit.py").write_text("raise SystemExit(2)")
     info = tmp_path / "lens_test_plugin-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: lens-test-plugin\nVersion: 1.0\n")
@@ -407,6 +409,7 @@ def test_a_plugin_without_the_signal_is_refused() -> None:
     ("name", "reason"),
     [
         ("lens_missing", "lens_test_not_there:Exporter of lens-test-plugin 1.0 cannot be loaded: ModuleNotFoundError"),
+        ("lens_exit", "lens_test_exit:Exporter of lens-test-plugin 1.0 cannot be loaded: SystemExit: 2"),
         ("lens_reader", "lens_test_plugin:Reader of lens-test-plugin 1.0 is no exporter"),
     ],
 )

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any
 
 import pytest
 
-from nemo_lens.api import NemoLensConfig
+from nemo_lens.api import NemoLensConfig, _diagnostics
 from nemo_lens.sdk.resources.precedence import build_resource
 
 
 @pytest.fixture(autouse=True)
 def _bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    _diagnostics.forget_reported()
     for name in list(os.environ):
         if name.startswith(("OTEL_", "SLURM_", "NEMO_LENS_", "TORCHELASTIC_")):
             monkeypatch.delenv(name)
@@ -85,6 +87,73 @@ def test_bytes_that_are_no_utf_8_spoil_nothing(monkeypatch: pytest.MonkeyPatch) 
     assert {found[key] for key in keys} == {"x\ufffd"}
     for value in found.values():
         str(value).encode()
+
+
+def test_known_attributes_have_their_type(caplog: pytest.LogCaptureFixture) -> None:
+    """What the caller gives of another type is converted, as what is inherited is; one WARNING names what cannot be."""
+    given = {
+        "nv.dl.rank": "3",
+        "nv.dl.world_size": " +008 ",
+        "nv.dl.topology.size.tp": 4.0,
+        "nv.dl.topology.size.pp": "1_0",
+        "nv.dl.role": 7,
+        "mine": "8",
+    }
+    with caplog.at_level("WARNING"):
+        found = resource(caller=given)
+    assert {key: found[key] for key in given} == {
+        **given,
+        "nv.dl.rank": 3,
+        "nv.dl.world_size": 8,
+        "nv.dl.topology.size.tp": 4,
+        "nv.dl.role": "7",
+    }
+    assert {key: type(found[key]) for key in given if found[key] == given[key]}["nv.dl.topology.size.tp"] is int
+    assert found["service.instance.id"] == "run-rank3"
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert "'nv.dl.topology.size.pp' is sent as it is, '1_0'" in said
+
+
+def test_a_rank_that_is_no_integer_names_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """File names have no rank then, and neither has the instance, which would look as if it had one."""
+    with caplog.at_level("WARNING"):
+        found = resource(caller={"nv.dl.rank": "three"})
+    assert found["nv.dl.rank"] == "three"
+    assert "three" not in found.get("service.instance.id", "")
+    assert "'nv.dl.rank' is sent as it is" in caplog.text
+
+
+def test_a_blank_of_the_caller_is_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of known attributes, as of inherited ones: name, run id and rank are then what they are without it."""
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "nv.dl.rank=4")
+    found = resource(caller={"service.name": "", "nemo.run.id": " ", "nv.dl.rank": "", "mine": ""})
+    assert (found["service.name"], found["nemo.run.id"], found["nv.dl.rank"]) == ("nemo", "run", 4)
+    assert found["mine"] == ""
+
+
+@pytest.mark.parametrize("inherited", ["deployment.environment.name", "deployment.environment"])
+def test_one_environment_under_both_names(monkeypatch: pytest.MonkeyPatch, inherited: str) -> None:
+    """A source that has one of the two names has both, so that the two never say different things."""
+    names = ("deployment.environment", "deployment.environment.name")
+    monkeypatch.setenv("DEPLOYMENT_ENV", "dev")
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", f"{inherited}=prod")
+    found = resource(NemoLensConfig.from_env())
+    assert [found[name] for name in names] == ["prod", "prod"]
+    found = resource(NemoLensConfig.from_env(), {inherited: "test"})
+    assert [found[name] for name in names] == ["test", "test"]
+
+
+def test_what_is_not_inherited_does_not_hide_what_opentelemetry_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A blank, and what would be the launcher's, leave the SDK's own attributes and its detectors' in place."""
+    monkeypatch.setenv("OTEL_EXPERIMENTAL_RESOURCE_DETECTORS", "process,otel")
+    monkeypatch.setenv(
+        "OTEL_RESOURCE_ATTRIBUTES", "telemetry.sdk.name=,telemetry.sdk.language=x,process.runtime.name=x"
+    )
+    found = resource()
+    assert found["telemetry.sdk.name"] == "opentelemetry"
+    assert found["telemetry.sdk.language"] == "x"
+    assert found["process.runtime.name"] == sys.implementation.name
+    assert found["process.pid"] == os.getpid()
 
 
 def test_a_rank_beyond_64_bits_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

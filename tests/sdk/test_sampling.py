@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from opentelemetry.context import Context
-from opentelemetry.sdk.trace.sampling import ALWAYS_ON, ParentBased
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, ParentBased, ParentBasedTraceIdRatio
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, TraceState, set_span_in_context
 
 from nemo_lens.sdk.sampling import ParentBasedAlwaysOn
@@ -70,7 +70,7 @@ def set_up(site: Path, sampler: str) -> subprocess.CompletedProcess[str]:
         "NEMO_LENS_ENABLED": "1",
         "NEMO_LENS_EXPORTER": "console",
         "OTEL_TRACES_SAMPLER": sampler,
-        "OTEL_TRACES_SAMPLER_ARG": "0.25",
+        "OTEL_TRACES_SAMPLER_ARG": " 0.25 ",
         "PYTHONPATH": str(site),
     }
     return subprocess.run(
@@ -85,10 +85,15 @@ def set_up(site: Path, sampler: str) -> subprocess.CompletedProcess[str]:
         (" Third_Of ", "TraceIdRatioBased{0.25}"),
         ("traceidratio", "TraceIdRatioBased{0.25}"),
         ("always_off", "AlwaysOffSampler"),
+        (" Always_Off ", "AlwaysOffSampler"),
+        ("always_on ", "AlwaysOnSampler"),
+        (" ", ParentBased(ALWAYS_ON).get_description()),
+        (" parentbased_always_off", ParentBased(ALWAYS_OFF).get_description()),
+        (" parentbased_traceidratio\t", ParentBasedTraceIdRatio(0.25).get_description()),
     ],
 )
 def test_the_sampler_asked_for_is_in_force(tmp_path: Path, sampler: str, description: str) -> None:
-    """``OTEL_TRACES_SAMPLER`` names a built-in sampler or an installed plug-in's, which gets its argument."""
+    """``OTEL_TRACES_SAMPLER`` names a built-in sampler or an installed plug-in's, blanks around it or not."""
     done = set_up(tmp_path, sampler)
     assert done.stdout.strip() == description, done.stderr
 

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from nemo_lens.sdk import settings
+from support.all_signals import clean_environ
 
 
 @pytest.mark.parametrize(
     ("variable", "value", "check", "says"),
     [
         ("OTEL_PROPAGATORS", "tracecontxt", settings.validate_propagators, "did you mean 'tracecontext'?"),
+        ("OTEL_PROPAGATORS", "baggage,", settings.validate_propagators, "no propagator '' is installed"),
+        (
+            "OTEL_PYTHON_TRACER_PROVIDER",
+            "sdk_tracer_provder",
+            settings.validate_providers,
+            "or the variable unset, did",
+        ),
+        ("OTEL_PYTHON_METER_PROVIDER", "", settings.validate_providers, "accepted: default_meter_provider, sdk_meter"),
+        ("OTEL_PYTHON_LOGGER_PROVIDER", "x", settings.validate_providers, "accepted: sdk_logger_provider"),
         ("OTEL_TRACES_SAMPLER", "alwayson", settings.validate_sampler_and_limits, "did you mean 'always_on'?"),
         ("OTEL_SPAN_EVENT_COUNT_LIMIT", "-1", settings.validate_sampler_and_limits, "integer of 0 or more"),
         ("OTEL_BSP_SCHEDULE_DELAY", "5s", lambda: settings.queue_settings("BSP"), "positive integer of milliseconds"),
@@ -34,6 +47,38 @@ def test_installed_propagators_are_accepted(monkeypatch: pytest.MonkeyPatch, val
     """Blank, none and what is installed pass."""
     monkeypatch.setenv("OTEL_PROPAGATORS", value)
     settings.validate_propagators()
+
+
+SET_UP = """
+import os
+from nemo_lens.api import setup_telemetry
+telemetry = setup_telemetry(resource_attributes={"nv.dl.rank": 0})
+telemetry.shutdown()
+from opentelemetry import propagate
+print(sorted(propagate.get_global_textmap().fields), repr(os.environ["OTEL_PROPAGATORS"]))
+"""
+
+
+def set_up(**variables: str) -> subprocess.CompletedProcess[str]:
+    environ = clean_environ({"NEMO_LENS_ENABLED": "1", "NEMO_LENS_EXPORTER": "console", **variables})
+    return subprocess.run(
+        [sys.executable, "-c", SET_UP], env=environ, capture_output=True, text=True, timeout=50, check=False
+    )
+
+
+@pytest.mark.parametrize("value", ["", " "])
+def test_blank_propagators_are_unset(value: str) -> None:
+    """Set-up has the default propagators, whatever OpenTelemetry takes a blank for, and leaves the variable alone."""
+    done = set_up(OTEL_PROPAGATORS=value)
+    assert done.stdout.splitlines()[-1:] == [f"['baggage', 'traceparent', 'tracestate'] {value!r}"], done.stderr
+
+
+@pytest.mark.parametrize("kind", ["TRACER", "METER", "LOGGER"])
+def test_a_provider_that_is_not_installed(kind: str) -> None:
+    """Set-up raises one ValueError that names the variable, where OpenTelemetry raises a bare StopIteration."""
+    done = set_up(**{f"OTEL_PYTHON_{kind}_PROVIDER": "foo", "OTEL_PROPAGATORS": ""})
+    assert done.stderr.splitlines()[-1].startswith(f"ValueError: OTEL_PYTHON_{kind}_PROVIDER='foo' is no provider")
+    assert "StopIteration" not in done.stderr
 
 
 @pytest.mark.parametrize(

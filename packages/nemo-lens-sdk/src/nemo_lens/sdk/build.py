@@ -10,7 +10,7 @@ from opentelemetry.sdk.metrics.export import MetricExporter
 from nemo_lens.api._diagnostics import warn, warn_once
 from nemo_lens.api.config import NemoLensConfig
 from nemo_lens.api.identity import derive_run_uuid, ensure_run_id
-from nemo_lens.api.semconv import NEMO_RUN_ID, NV_DL_RANK, NV_DL_RUN_UUID
+from nemo_lens.api.semconv import NEMO_RUN_ID, NV_DL_RUN_UUID
 from nemo_lens.sdk import providers, settings
 from nemo_lens.sdk.exporters import ExporterPlan, Signal, class_name, plan_exporter
 from nemo_lens.sdk.handle import OtelHandle
@@ -19,7 +19,8 @@ from nemo_lens.sdk.metric_pipes import CollectPipe, ReaderPipe
 from nemo_lens.sdk.outgoing import Outgoing, OutgoingLogs, OutgoingSpans
 from nemo_lens.sdk.per_process import PerProcessExporter
 from nemo_lens.sdk.queue_pipe import QueuePipe
-from nemo_lens.sdk.resources.precedence import build_resource
+from nemo_lens.sdk.resources.caller import caller_attributes
+from nemo_lens.sdk.resources.precedence import build_resource, rank_of
 
 
 def build_handle(
@@ -44,15 +45,15 @@ def build_handle(
         ValueError: for a setting that cannot work; nothing has been installed or started then.
     """
     settings.validate_sampler_and_limits()
+    settings.validate_providers()
     span_settings, log_settings = settings.queue_settings("BSP"), settings.queue_settings("BLRP")
     interval_s, timeout_s = settings.metric_interval_s(), settings.metric_timeout_s()
     settings.exemplar_filter()
     settings.reports_itself("")
-    given_run_id = (resource_attributes or {}).get(NEMO_RUN_ID)
-    run_id = ensure_run_id(str(given_run_id) if given_run_id else config.run_id)
-    resource = build_resource(config, run_id, resource_attributes)
-    known_rank = resource.attributes.get(NV_DL_RANK)
-    rank = known_rank if isinstance(known_rank, int) else None
+    given = caller_attributes(resource_attributes)
+    run_id = ensure_run_id(str(given.get(NEMO_RUN_ID) or config.run_id))
+    resource = build_resource(config, run_id, given)
+    rank = rank_of(resource.attributes)
 
     def plan(signal: Signal, given: Any) -> PerProcessExporter:
         if given is not None:

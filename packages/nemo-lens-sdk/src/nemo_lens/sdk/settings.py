@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
+from typing import Any
 
 from nemo_lens.api._diagnostics import nearest
 
@@ -29,6 +30,11 @@ SAMPLERS = (
 EXEMPLAR_FILTERS = ("trace_based", "always_on", "always_off")
 
 SELF_METRICS_VARIABLE = "OTEL_PYTHON_SDK_INTERNAL_METRICS_ENABLED"
+
+# What OpenTelemetry loads under these names when a provider is first asked for.
+_PROVIDERS = {
+    f"OTEL_PYTHON_{kind}_PROVIDER": f"opentelemetry_{kind.lower()}_provider" for kind in ("TRACER", "METER", "LOGGER")
+}
 
 # What a second set-up in the process cannot change, because providers are installed once.
 FIRST_SETUP_VARIABLES = (
@@ -173,12 +179,54 @@ def validate_propagators() -> None:
         ValueError: naming the propagator that is not installed, and those that are.
     """
     given = os.environ.get("OTEL_PROPAGATORS", "")
+    if not given.strip():
+        return
     installed = sorted({point.name for point in entry_points(group="opentelemetry_propagator")})
-    for name in filter(None, (part.strip() for part in given.split(","))):
+    for name in (part.strip() for part in given.split(",")):
         if name.lower() != "none" and name not in installed:
             raise ValueError(
                 f"OTEL_PROPAGATORS={given!r}: no propagator {name!r} is installed; accepted: a comma list of "
                 f"{', '.join([*installed, 'none'])}{nearest(name, installed)}"
+            )
+
+
+def propagator() -> Any:
+    """Return OpenTelemetry's propagator: that of the application, else of ``OTEL_PROPAGATORS``.
+
+    Raises:
+        ValueError: for a propagator that is not installed or does not load.
+    """
+    validate_propagators()
+    # Importing it reads the variable, W3C TraceContext and Baggage when that is not set. Some versions fail on a blank.
+    given = os.environ.get("OTEL_PROPAGATORS")
+    blank = given is not None and not given.strip()
+    if blank:
+        del os.environ["OTEL_PROPAGATORS"]
+    try:
+        from opentelemetry import propagate
+    except Exception as fault:
+        raise ValueError(f"OTEL_PROPAGATORS={given!r} cannot be used: {fault}") from fault
+    finally:
+        if blank and given is not None:
+            os.environ["OTEL_PROPAGATORS"] = given
+    return propagate.get_global_textmap()
+
+
+def validate_providers() -> None:
+    """Check the variables that name a provider, which OpenTelemetry loads when it is first asked for one.
+
+    Raises:
+        ValueError: naming the provider that is not installed, and those that are.
+    """
+    for variable, group in _PROVIDERS.items():
+        name = os.environ.get(variable)
+        if name is None:
+            continue
+        installed = sorted({point.name for point in entry_points(group=group)})
+        if name not in installed:
+            raise ValueError(
+                f"{variable}={name!r} is no provider that is installed; accepted: {', '.join(installed)}, or the "
+                f"variable unset{nearest(name, installed)}"
             )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import threading
 from contextlib import suppress
 from functools import partial
@@ -10,12 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
+from opentelemetry.util.re import parse_env_headers
+
 from nemo_lens.api._diagnostics import nearest
 from nemo_lens.sdk._compat import without_own_metrics
 from nemo_lens.sdk.exporters._plan import ExporterPlan
 from nemo_lens.sdk.exporters._sinks import ExporterSink, sdk_exporter
 from nemo_lens.sdk.exporters.log_throttle import throttle_log_of
-from nemo_lens.sdk.exporters.rejections import Rejections
+from nemo_lens.sdk.exporters.rejections import SESSION, Rejections
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,6 +28,15 @@ if TYPE_CHECKING:
 
 _PREFIX = "OTEL_EXPORTER_OTLP"
 _DEFAULT_TIMEOUT_S = 10.0
+# Name and value of a header that can be sent: RFC 9110, 5.1 and 5.5, and "Custom-Metadata" of gRPC over HTTP/2.
+_HEADERS = {
+    "grpc": (re.compile(r"[0-9a-z_.-]+"), re.compile(r"[\x20-\x7e]*"), "printable ASCII"),
+    "http/protobuf": (
+        re.compile(r"[!#$%&'*+\-.^_`|~0-9a-z]+"),
+        re.compile(r"[\t\x20-\x7e\x80-\xff]*"),
+        "printable characters of ISO 8859-1",
+    ),
+}
 _FILES = ("CERTIFICATE", "CLIENT_KEY", "CLIENT_CERTIFICATE")
 
 
@@ -53,7 +65,7 @@ _TRANSPORTS = {
         ("grpc._channel", "grpc.experimental"),
     ),
     "http/protobuf": _Transport(
-        _HTTP, "otlp_http", "http://localhost:4318", _HTTP_COMPRESSION, ("requests", "netrc", "encodings.idna")
+        _HTTP, "otlp_http", "http://localhost:4318", _HTTP_COMPRESSION, ("requests", "netrc", "encodings.idna", SESSION)
     ),
 }
 
@@ -88,6 +100,7 @@ def plan(
     endpoint = _endpoint(signal, variables, protocol)
     timeout = _timeout(signal, variables, protocol)
     compression = _compression(signal, variables, transport)
+    _check_headers(signal, variables, protocol)
     _check_files(signal, variables, protocol)
     module, name, component = _CLASSES[signal]
     try:
@@ -186,6 +199,22 @@ def _compression(signal: Signal, variables: Mapping[str, str], transport: _Trans
         accepted = tuple(transport.compression)
         raise ValueError(f"{name}={value!r}: expected {', '.join(accepted)}{nearest(compression, accepted)}")
     return compression
+
+
+def _check_headers(signal: Signal, variables: Mapping[str, str], protocol: str) -> None:
+    variable, text = setting(signal, variables, "HEADERS")
+    fits_name, fits_value, expected = _HEADERS[protocol]
+    # What stands in the text unescaped can be sent, or is left out by the exporters, which say so.
+    for part in (each for each in text.split(",") if "%" in each):
+        for name, value in parse_env_headers(part, liberal=True).items():
+            if not fits_name.fullmatch(name):
+                raise ValueError(f"{variable}: {name!r} is no name of a header: expected letters, digits, - and _")
+            if not fits_value.fullmatch(value):
+                # Without the value, which mostly is a secret.
+                raise ValueError(
+                    f"{variable}: the value of {name!r} cannot be sent over {protocol}: expected {expected}, "
+                    "percent-encoded; a % itself is %25"
+                )
 
 
 def _check_files(signal: Signal, variables: Mapping[str, str], protocol: str) -> None:

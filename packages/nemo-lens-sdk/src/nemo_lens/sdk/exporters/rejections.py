@@ -9,8 +9,6 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
-from google.protobuf.message import DecodeError
-
 from nemo_lens.api._diagnostics import debug_once, warn_once
 from nemo_lens.sdk._compat import hear_answers
 
@@ -36,6 +34,8 @@ _ANSWERS: dict[Signal, tuple[str, str, str, str]] = {
         "log records",
     ),
 }
+# Needs requests, which this exporter alone brings.
+SESSION = "nemo_lens.sdk.exporters.http_session"
 _CREDENTIALS = "OTEL_PYTHON_EXPORTER_OTLP_HTTP_{}CREDENTIAL_PROVIDER"
 
 
@@ -67,16 +67,16 @@ class Rejections:
             return exporter
         if any(os.environ.get(_CREDENTIALS.format(part)) for part in ("", f"{self._signal.upper()}_")):
             return build()  # the session has to be the provider's, and there is no public way to that
-        import requests  # the exporter has loaded it
-
-        session = requests.Session()
+        session = importlib.import_module(SESSION).ExporterSession()
         session.hooks["response"].append(self._read_http)
         return build(session=session)
 
     def _read_http(self, response: Any, *args: Any, **options: Any) -> None:
-        kind = response.headers.get("Content-Type", "")
+        kind = response.headers.get("Content-Type", "").lower()
         if response.status_code != 200 or not kind.startswith("application/x-protobuf"):
             return
+        from google.protobuf.message import DecodeError  # the exporter has loaded it
+
         try:
             self._read(self._answer.FromString(response.content))
         except DecodeError as fault:

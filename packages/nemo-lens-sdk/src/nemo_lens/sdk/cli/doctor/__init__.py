@@ -83,7 +83,7 @@ def examine(prefix: str, fallback_prefix: str | None, timeout_ms: int) -> Report
     secrets = Secrets(environ)
     with overhear() as overheard:
         installed = installation.look()
-        plugged = plugins.look(environ, secrets)
+        plugged = plugins.look(environ, overheard, secrets)
         settings = configuration.look(environ, prefix, fallback_prefix, overheard, secrets)
         config = settings.config
         unloaded = {plugin.name for plugin in plugged.found if plugin.error and plugin.group == SPAN_GROUPS}

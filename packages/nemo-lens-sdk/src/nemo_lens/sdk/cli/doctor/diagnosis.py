@@ -16,6 +16,11 @@ from nemo_lens.sdk.exporters.otlp import setting
 SIGNALS: tuple[Signal, ...] = ("traces", "metrics", "logs")
 DEFAULT_PORTS = {"grpc": 4317, "http/protobuf": 4318}
 _OTHER = {"grpc": "http/protobuf", "http/protobuf": "grpc"}
+# What stands in for OTEL_EXPORTER_OTLP_CERTIFICATE.
+_TRUST = {
+    "grpc": ("GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",),
+    "http/protobuf": ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
+}
 _LAYERS = {"grpc": HTTP_2, "http/protobuf": HTTP_1}
 
 _ABSENT = "absent"  # the receiver, the path or the service: to be looked into
@@ -113,6 +118,13 @@ def variable(signal: Signal, key: str, probe: Probe) -> str:
     return setting(signal, probe.environ, key)[0] or f"OTEL_EXPORTER_OTLP_{key}"
 
 
+def trust(signal: Signal, transport: str, probe: Probe) -> tuple[str, str]:
+    """Return the variable that names the authorities to trust, and its value; empty for the system's."""
+    name, value = setting(signal, probe.environ, "CERTIFICATE")
+    others = (each for each in _TRUST[transport] if probe.environ.get(each))
+    return (name, value) if name else next(((each, probe.environ[each]) for each in others), ("", ""))
+
+
 def _assignment(signal: Signal, key: str, of_signal: str, general: str, probe: Probe) -> str:
     name = variable(signal, key, probe)
     return f"{name}={of_signal if signal.upper() in name else general}"
@@ -143,9 +155,10 @@ def _mismatch(attempt: Attempt, probe: Probe) -> Verdict | None:
     target, answer = attempt.target, attempt.answer
     if target is None:
         return _without_host(attempt, probe)
-    listener = probe.listener(target, setting(attempt.signal, probe.environ, "CERTIFICATE")[1])
+    trusting, authorities = trust(attempt.signal, attempt.transport, probe)
+    listener = probe.listener(target, authorities)
     if answer.tls or listener.tls:
-        verdict = _tls(answer, listener)
+        verdict = _tls(answer, listener, trusting)
         if verdict is not None:
             return verdict
     if answer.kind == "status":
@@ -172,13 +185,14 @@ def _without_host(attempt: Attempt, probe: Probe) -> Verdict | None:
     return Verdict("tls_unexpected") if any(map(_is_receiver, in_plain)) else None
 
 
-def _tls(answer: Answer, listener: Listener) -> Verdict | None:
+def _tls(answer: Answer, listener: Listener, trusting: str) -> Verdict | None:
     if not answer.tls:
         return Verdict("tls_expected")
     if not listener.tls:
         return Verdict("tls_unexpected") if listener.speaks or listener.banner else None
     if listener.distrust or "certificate verify failed" in answer.detail.lower().replace("_", " "):
-        return Verdict("tls_certificate", {"detail": listener.distrust or answer.detail})
+        judged = f" by what {trusting} names" if trusting else ""
+        return Verdict("tls_certificate", {"detail": listener.distrust or answer.detail, "judged": judged})
     return Verdict("tls_client_certificate", {"detail": listener.alert}) if listener.alert else None
 
 

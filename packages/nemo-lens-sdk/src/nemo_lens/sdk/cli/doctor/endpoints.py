@@ -18,7 +18,8 @@ from nemo_lens.sdk.exporters import ExporterPlan, Signal, file_names, plan_expor
 from nemo_lens.sdk.exporters.otlp import setting
 from nemo_lens.sdk.settings import grpc_fork_support
 
-_LITTLE_BYTES = 64 * 1024 * 1024
+_MIB = 1024 * 1024
+_LITTLE_BYTES = 64 * _MIB
 
 
 @dataclass
@@ -133,8 +134,11 @@ def _without_network(
     name_of = file_names.parse(pattern, signal=way.signal, run_id=run_id, rank=rank)
     path = name_of("{pid}", False)
     way.outcome, way.endpoint, way.endpoint_origin = "writable", str(path), config.sources["file_path"]
-    findings = [Finding(OK, "writable", f"{path} can be written", signals=(way.signal,))]
-    return [*findings, *_little_space(path, way.signal, settings.variable("file_path"))]
+    space = _little_space(path, way.signal, settings.variable("file_path"))
+    if any(finding.level == PROBLEM for finding in space):
+        way.outcome = "no_space"
+        return space
+    return [Finding(OK, "writable", f"{path} can be written", signals=(way.signal,)), *space]
 
 
 def _little_space(path: Path, signal: Signal, variable: str) -> list[Finding]:
@@ -142,8 +146,11 @@ def _little_space(path: Path, signal: Signal, variable: str) -> list[Finding]:
     free = shutil.disk_usage(existing).free
     if free >= _LITTLE_BYTES:
         return []
-    text = f"{existing} has {free // 1024 // 1024} MiB of space left"
-    return [Finding(WARNING, "little_space", text, f"make room, or set {variable}", (signal,))]
+    remedy = f"make room, or set {variable} to where there is some"
+    if free < _MIB:
+        text = f"{existing} is full, with {free // 1024} KiB of space left: what is exported would be lost"
+        return [Finding(PROBLEM, "no_space", text, remedy, (signal,))]
+    return [Finding(WARNING, "little_space", f"{existing} has {free // _MIB} MiB of space left", remedy, (signal,))]
 
 
 def _over_network(
@@ -209,6 +216,7 @@ def _finding(way: Way, verdict: Verdict, target: Target | None, probe: Probe, sw
         "signal_variable": f"OTEL_EXPORTER_OTLP_{way.signal.upper()}_ENDPOINT",
         "protocol_variable": variable(way.signal, "PROTOCOL", probe),
         "headers_variable": headers,
+        "certificate_variable": variable(way.signal, "CERTIFICATE", probe),
         "headers": f"{headers} sends {', '.join(way.headers)}" if way.headers else "no header is configured",
         "timeout_ms": f"{probe.timeout_s * 1000:.0f}",
         "signal": way.signal,

@@ -14,11 +14,12 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from nemo_lens.sdk.cli.doctor.answers import Answer, Answered
 from nemo_lens.sdk.exporters import Signal
+from nemo_lens.sdk.exporters.http_session import ExporterSession
 
 _PROVIDER = re.compile(r"OTEL_PYTHON_EXPORTER_OTLP_HTTP_(\w+_)?CREDENTIAL_PROVIDER")
 
 
-class OneRequest(requests.Session):
+class OneRequest(ExporterSession):
     """A session for an exporter, whose first request ends the export."""
 
     def request(self, *args: Any, **options: Any) -> requests.Response:

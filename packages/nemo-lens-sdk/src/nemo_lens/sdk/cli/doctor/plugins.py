@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from nemo_lens.api import _discovery
 from nemo_lens.api._diagnostics import nearest
+from nemo_lens.sdk import settings
 from nemo_lens.sdk.cli.doctor.findings import OK, PROBLEM, WARNING, Finding
+from nemo_lens.sdk.cli.doctor.overheard import Overheard
 from nemo_lens.sdk.cli.doctor.redaction import Secrets
 
 GROUPS = (
@@ -60,12 +64,16 @@ class Plugins:
         return {"backend": self.backend or None, "entry_points": [plugin.as_object() for plugin in self.found]}
 
 
-def look(environ: Mapping[str, str], secrets: Secrets) -> Plugins:
+def look(environ: Mapping[str, str], overheard: Overheard, secrets: Secrets) -> Plugins:
     """Load every entry point that belongs to telemetry and choose the backend as set-up does."""
+    with suppress(ValueError):  # reported among the settings
+        settings.propagator()  # before plug-ins that import it, as in set-up
     found = [_loaded(point, secrets) for group in GROUPS for point in sorted(_points(group), key=_name)]
     plugins = Plugins(found)
+    plugins.findings += overheard.take("plugin_warns")
     plugins.findings += _backend(plugins, environ)
-    plugins.findings += _broken(plugins)
+    overheard.take("")  # the same, as set-up says it
+    plugins.findings += _broken(plugins, environ)
     plugins.findings += _instrument(environ, found)
     return plugins
 
@@ -98,10 +106,12 @@ def _backend(plugins: Plugins, environ: Mapping[str, str]) -> list[Finding]:
     try:
         backend: Any = _discovery.find_backend()
     except ValueError as fault:
-        remedy = "unset NEMO_LENS_BACKEND, or set it to an installed one"
-        return [Finding(PROBLEM, "backend_unknown", str(fault), remedy)]
+        if wanted and all(plugin.name != wanted for plugin in found):
+            remedy = "unset NEMO_LENS_BACKEND, or set it to an installed one"
+            return [Finding(PROBLEM, "backend_unknown", str(fault), remedy)]
+        backend = None  # a variable keeps it from being loaded
     if backend is None:
-        return [_no_backend([plugin for plugin in found if wanted in ("", plugin.name)])]
+        return [_no_backend([plugin for plugin in found if wanted in ("", plugin.name)], environ)]
     # What find_backend takes: the one that is named or preferred, else the first that loads.
     good = [plugin for plugin in found if not plugin.error]
     first = wanted or _discovery.PREFERRED_BACKEND
@@ -115,7 +125,7 @@ def _backend(plugins: Plugins, environ: Mapping[str, str]) -> list[Finding]:
     return findings
 
 
-def _no_backend(broken: list[Plugin]) -> Finding:
+def _no_backend(broken: list[Plugin], environ: Mapping[str, str]) -> Finding:
     if not broken:
         return Finding(
             PROBLEM,
@@ -124,17 +134,22 @@ def _no_backend(broken: list[Plugin]) -> Finding:
             f"pip install {_SDK}",
         )
     first = broken[0]
-    return Finding(
-        PROBLEM,
-        "no_backend",
-        f"backend {first.name} of {first.distribution} does not load: {first.error}",
-        f"pip install --force-reinstall {_SDK}, which brings the OpenTelemetry packages it needs"
-        if first.distribution.startswith(_SDK)
-        else f"repair or remove {first.distribution}",
-    )
+    text = f"backend {first.name} of {first.distribution} does not load: {first.error}"
+    if variable := variable_in(first.error, environ):
+        remedy = f"correct {variable}, or unset it"
+    elif first.distribution.startswith(_SDK):
+        remedy = f"pip install --force-reinstall {_SDK}, which brings the OpenTelemetry packages it needs"
+    else:
+        remedy = f"repair or remove {first.distribution}"
+    return Finding(PROBLEM, "no_backend", text, remedy)
 
 
-def _broken(plugins: Plugins) -> list[Finding]:
+def variable_in(error: str, environ: Mapping[str, str]) -> str:
+    """Return the variable that an error is about, empty when it is not: OpenTelemetry reads some as it is imported."""
+    return next((name for name in re.findall(r"\bOTEL_\w+", error) if name in environ), "")
+
+
+def _broken(plugins: Plugins, environ: Mapping[str, str]) -> list[Finding]:
     """Return what does not load, in one finding for each distribution."""
     by_distribution: dict[str, list[Plugin]] = {}
     for plugin in plugins.found:
@@ -142,12 +157,14 @@ def _broken(plugins: Plugins) -> list[Finding]:
             by_distribution.setdefault(plugin.distribution, []).append(plugin)
     findings = []
     for distribution, broken in by_distribution.items():
+        variable = next(filter(None, (variable_in(plugin.error, environ) for plugin in broken)), "")
         # That there is no backend is said already, and why.
-        if not plugins.backend and any(plugin.group == _discovery.BACKENDS for plugin in broken):
+        if not plugins.backend and (variable or any(plugin.group == _discovery.BACKENDS for plugin in broken)):
             continue
         reasons = "; ".join(f"{plugin.name} ({plugin.group}): {plugin.error}" for plugin in broken)
         text = f"what {distribution} registers does not load and would be skipped: {reasons}"
-        remedy = f"repair, upgrade or remove {distribution.partition(' ')[0]}"
+        package = distribution.partition(" ")[0]
+        remedy = f"correct {variable}, or unset it" if variable else f"repair, upgrade or remove {package}"
         findings.append(Finding(WARNING, "plugin_broken", text, remedy))
     return findings
 

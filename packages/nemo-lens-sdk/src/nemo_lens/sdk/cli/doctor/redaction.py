@@ -53,8 +53,7 @@ def header_pairs(text: str) -> list[tuple[str, str]]:
 
 def _header(part: str) -> tuple[str, str]:
     name, equals, value = (each.strip(" \t") for each in part.partition("="))
-    is_name = _TOKEN.fullmatch(name) and _TOKEN.fullmatch(unquote(name).strip())
-    good = equals and is_name and _HEADER_VALUE.fullmatch(value)
+    good = equals and _TOKEN.fullmatch(name) and _HEADER_VALUE.fullmatch(value)
     return (name, value) if good else ("", part)
 
 

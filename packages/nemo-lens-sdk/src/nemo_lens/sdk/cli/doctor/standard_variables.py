@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -15,9 +16,17 @@ from nemo_lens.sdk.cli.doctor.redaction import header_pairs, is_header_list
 # How alike two names must be for one to be the other misspelt: all of these begin alike.
 _ALIKE = 0.9
 
+
+def _propagators() -> None:
+    settings.validate_propagators()
+    if os.environ.get("OTEL_PROPAGATORS", "").strip():  # OpenTelemetry is installed then
+        settings.propagator()
+
+
 _CHECKS: tuple[Callable[[], object], ...] = (
     settings.validate_sampler_and_limits,
-    settings.validate_propagators,
+    _propagators,
+    settings.validate_providers,
     partial(settings.queue_settings, "BSP"),
     partial(settings.queue_settings, "BLRP"),
     settings.metric_interval_s,

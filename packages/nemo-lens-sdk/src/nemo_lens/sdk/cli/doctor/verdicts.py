@@ -74,8 +74,8 @@ TEXTS: dict[str, Text] = {
     ),
     "tls_certificate": Text(
         PROBLEM,
-        "the certificate of {where} is not trusted: {detail}",
-        "set OTEL_EXPORTER_OTLP_CERTIFICATE to a PEM file of the authority that signed it, and use a host name that "
+        "the certificate of {where} is not trusted{judged}: {detail}",
+        "set {certificate_variable} to a PEM file of the authority that signed it, and use a host name that "
         "the certificate holds",
     ),
     "tls_client_certificate": Text(
