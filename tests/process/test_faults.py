@@ -54,8 +54,8 @@ def test_what_is_no_exporter_is_reported_and_hurts_nobody() -> None:
 def test_poison_takes_nothing_with_it(written: Written, otlp_receiver: OtlpReceiver, protocol: str) -> None:
     """A lone surrogate, a 70-bit integer and a 5 MB string, set past the cleaning, are mended; all else is as it was.
 
-    In spans (attributes, keys, events, links, names, status), data points and log records, on every transport, and
-    gRPC's message limit is kept.
+    In spans (attributes, keys, events, links, names, status), data points, log records (bodies, levels) and the scopes
+    of all three, on every transport, and gRPC's message limit is kept.
     """
     environ = written.environ if protocol == "file" else otlp_receiver.environ(protocol)
     ended = run("faults", "poison", environ=environ)
@@ -66,7 +66,7 @@ def test_poison_takes_nothing_with_it(written: Written, otlp_receiver: OtlpRecei
     spans = {span["name"]: span for span in receiver.spans()}
     assert Counter(span["name"] for span in receiver.spans()) == {
         "good": 20,
-        **dict.fromkeys(("surrogate", "integer", "large", "12", "", "name\ufffd"), 1),
+        **dict.fromkeys(("surrogate", "integer", "large", "12", "", "name\ufffd", "scoped"), 1),
         **{f"wide {number}": 1 for number in range(6)},
     }
     surrogate = spans["surrogate"]
@@ -83,6 +83,8 @@ def test_poison_takes_nothing_with_it(written: Written, otlp_receiver: OtlpRecei
     for number in range(6):
         assert {len(text) for text in spans[f"wide {number}"]["attributes"].values()} == {LONGEST}
 
+    assert spans["scoped"]["scope"] == "scope\ufffd"
+
     points = written.points() if protocol == "file" else otlp_receiver.points()
     done = [point for point in points if point["name"] == "done"]
     last = max(point["time"] for point in done)
@@ -94,8 +96,11 @@ def test_poison_takes_nothing_with_it(written: Written, otlp_receiver: OtlpRecei
     assert len(mended["attributes"]["large"]) == LONGEST
     assert {point["value"] for point in points if point["name"] == "huge"} == {float(2**70)}
     assert {point["count"] for point in points if point["name"] == "spread"} == {1}
+    assert {point["scope"] for point in points if point["name"] == "scoped"} == {"scope\ufffd"}
 
-    bodies = [log["body"] for log in receiver.logs()]
+    named = {(log["body"], log["scope"], log["severity_text"]) for log in receiver.logs() if log["severity_text"]}
+    assert named == {("bridged", "scope\ufffd", "level\ufffd"), ("scoped", "raw\ufffd", "level\ufffd")}
+    bodies = [log["body"] for log in receiver.logs() if not log["severity_text"]]
     assert len(bodies) == 4
     assert {body for body in bodies if isinstance(body, str) and len(body) < 10} == {"good", "a\ufffdb"}
     assert {len(body) for body in bodies if isinstance(body, str) and len(body) > 10} == {LONGEST}

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opentelemetry._logs import SeverityNumber
+from opentelemetry._logs import NoOpLoggerProvider, SeverityNumber
 from opentelemetry.context import Context
 
 from nemo_lens.api import span_cm
 from nemo_lens.sdk import log_records
+from nemo_lens.sdk.log_destination import Destination
 from nemo_lens.sdk.log_records import severity_number
 from nemo_lens.sdk.logging_bridge import remove_logging_bridge, setup_logging_bridge
 from support.bridged import Bridged, bridging, fresh_logger
@@ -90,6 +91,25 @@ def test_severity_texts(bridged: Bridged, log: logging.Logger) -> None:
         del logging._levelToName[25], logging._nameToLevel["NOTICE"]
     texts = [record.severity_text for record in bridged.records()]
     assert texts == ["INFO", "NOTICE", "Level 27", "WARN", "ERROR", "FATAL"], "the root's bridge starts at INFO"
+
+
+def test_names_that_cannot_be_encoded_are_mended() -> None:
+    """A lone surrogate in a level's or a logger's name is U+FFFD in what any provider is given."""
+    logging.addLevelName(45, "level\udc80")
+    try:
+        record = logging.makeLogRecord({"levelno": 45, "levelname": "painted", "msg": "x"})
+        assert log_records.log_fields(record, Context())["severity_text"] == "level\ufffd"
+    finally:
+        del logging._levelToName[45], logging._nameToLevel["level\udc80"]
+    asked: list[str] = []
+
+    class Provider(NoOpLoggerProvider):
+        def get_logger(self, name: str, *args: Any, **kwargs: Any) -> Any:
+            asked.append(name)
+            return super().get_logger(name, *args, **kwargs)
+
+    Destination(Provider()).logger("job\udc80")
+    assert asked == ["job\ufffd"]
 
 
 def test_a_formatter_that_paints_does_not_show(bridged: Bridged, log: logging.Logger) -> None:

@@ -10,7 +10,7 @@ import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-from nemo_lens.sdk.outgoing import mended_metrics
+from nemo_lens.sdk.outgoing_metrics import metric_parts
 
 
 def _sent(kind: str, value: Any) -> list[Any]:
@@ -23,7 +23,8 @@ def _sent(kind: str, value: Any) -> list[Any]:
         pytest.skip("this version refuses it itself")
     data = reader.get_metrics_data()
     assert data is not None
-    (of_resource,) = mended_metrics(data, None).resource_metrics
+    (part,) = metric_parts(data, None)
+    (of_resource,) = part.resource_metrics
     (metric,) = of_resource.scope_metrics[0].metrics
     return list(metric.data.data_points)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -10,7 +11,7 @@ from typing import Any
 import common
 from common import say
 
-from nemo_lens.api import managed_span
+from nemo_lens.api import get_meter, managed_span
 
 SPANS = 20
 
@@ -123,14 +124,21 @@ def poison() -> None:
     span.end()
     tracer.start_span("name\ud800", links=[Link(span.get_span_context(), {"text": "\ud800"})]).end()
 
+    handle.tracer_provider.get_tracer("scope\ud800", "1\ud800", None, {"text": "\ud800"}).start_span("scoped").end()
+
     counter = handle.meter.create_counter("done")
     counter.add(1)
     counter.add(2, {"text": "a\ud800b", "number": 2**70, "large": "x" * 5_000_000})
     handle.meter.create_counter("huge").add(2**70)
     handle.meter.create_histogram("spread").record(2**70, {"text": "\ud800"})
 
+    get_meter("scope\ud800").create_counter("scoped").add(1)
+
     logger = handle.logger_provider.get_logger("process.log")
+    logging.addLevelName(45, "level\ud800")
+    logging.getLogger("scope\ud800").log(45, "bridged")
     logger.emit(body="good")
+    handle.logger_provider.get_logger("raw\ud800").emit(body="scoped", severity_text="level\ud800")
     logger.emit(body="a\ud800b", attributes={"number": 2**70})
     logger.emit(body="x" * 5_000_000, attributes={"text": "\ud800"})
     logger.emit(body={"text": "\ud800", "number": 2**70, "large": ["y" * 5_000_000]})

@@ -7,6 +7,8 @@ from typing import Any
 from opentelemetry import _logs
 from opentelemetry.sdk._logs import LoggerProvider
 
+from nemo_lens.sdk.sendable import sound_name
+
 
 class Destination:
     """A logger provider with its loggers by name: the SDK's ``get_logger`` takes locks."""
@@ -19,7 +21,7 @@ class Destination:
         """Return the OpenTelemetry logger of this name."""
         logger = self._loggers.get(name)
         if logger is None:
-            logger = self._loggers[name] = self.provider.get_logger(name)
+            logger = self._loggers[name] = self.provider.get_logger(sound_name(name))
         return logger
 
 

@@ -13,6 +13,7 @@ from opentelemetry.context import Context
 
 from nemo_lens.api._outcome import end_of, exception_attributes, type_of
 from nemo_lens.api.attributes import clean_attributes, clean_text
+from nemo_lens.sdk.sendable import sound_name
 
 # What every record has before the application's record factory adds to it, what formatters add, what Python 3.12 added,
 # and what opentelemetry-instrumentation-logging writes there for text formats: the record that is exported has its own
@@ -83,9 +84,9 @@ def severity_number(level: int) -> SeverityNumber:
 
 def _severity_text(record: logging.LogRecord) -> str:
     # Not levelname where the level has a name: formatters are known to paint that, and run before.
-    name = logging.getLevelName(record.levelno)
+    name = sound_name(logging.getLevelName(record.levelno))
     if name.startswith("Level "):
-        name = clean_text(record.levelname)
+        name = sound_name(record.levelname)
     return _TEXTS.get(name, name)
 
 

@@ -10,7 +10,7 @@ from opentelemetry.sdk.resources import Resource
 
 from nemo_lens.sdk import _compat
 from nemo_lens.sdk.metric_pipes import CollectPipe
-from nemo_lens.sdk.outgoing import mended_metrics
+from nemo_lens.sdk.outgoing_metrics import metric_parts
 from nemo_lens.sdk.queue_pipe import QueuePipe
 
 
@@ -27,7 +27,7 @@ class MetricOutlet(MetricExporter):
             return MetricExportResult.FAILURE
         confirmed = False
         try:
-            confirmed = pipe.export(mended_metrics(metrics_data, self.resource), timeout_millis)
+            confirmed = pipe.export(metric_parts(metrics_data, self.resource), timeout_millis)
         except Exception as fault:  # noqa: BLE001 - a plug-in's exporter may raise anything
             pipe.report(fault)
         if not confirmed:

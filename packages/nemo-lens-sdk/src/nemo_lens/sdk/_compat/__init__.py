@@ -25,6 +25,8 @@ from nemo_lens.sdk._compat.metrics import (
 )
 from nemo_lens.sdk._compat.otlp import hear_answers
 from nemo_lens.sdk._compat.spans import (
+    add_attributes,
+    bounded,
     events_and_links,
     is_suppressed,
     succeeded,
@@ -35,6 +37,8 @@ __all__ = [
     "InMemoryLogRecordExporter",
     "LogRecordExportResult",
     "LogRecordExporter",
+    "add_attributes",
+    "bounded",
     "collects_at_shutdown",
     "emit_log",
     "events_and_links",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, Context, attach, set_value
-from opentelemetry.sdk.trace import Event, ReadableSpan
+from opentelemetry.sdk.trace import Event, ReadableSpan, Span
 from opentelemetry.trace import Link
 
 
@@ -38,3 +39,27 @@ def events_and_links(span: ReadableSpan) -> tuple[Sequence[Event], Sequence[Link
     except AttributeError:
         pass  # an SDK that keeps them elsewhere
     return span.events, span.links
+
+
+def bounded(span: ReadableSpan) -> dict[str, Any]:
+    """Return a finished span's attributes, events and links for a copy of it, as what knows how many were dropped.
+
+    The public properties give views without that.
+    """
+    return {name: getattr(span, f"_{name}", getattr(span, name)) for name in ("attributes", "events", "links")}
+
+
+def add_attributes(span: Span, added: Mapping[str, Any]) -> None:
+    """Set attributes that a span does not have yet, and keep what it has.
+
+    At the limit of attributes the SDK drops the oldest for each new one. Here the last of ``added`` are left out and
+    count as dropped.
+    """
+    own: Any = getattr(span, "_attributes", None)
+    most = getattr(own, "maxlen", None)
+    if most is not None and len(own) + len(added) > most:
+        fitting = dict(islice(added.items(), max(0, most - len(own))))
+        # Most that do not fit now did not fit at the start, either, where the helpers gave them.
+        own.dropped = max(own.dropped, len(added) - len(fitting))
+        added = fitting
+    span.set_attributes(added)
