@@ -45,11 +45,25 @@ def test_sigterm_flushes_and_then_kills(written: Written) -> None:
 
 
 def test_sigterm_goes_on_to_the_applications_handler(written: Written) -> None:
-    """A handler that was there before is called once, after the flush, and decides how the process ends."""
+    """A handler that was there before is called once, after the flush, and decides how process and spans end."""
     ended = signalled("terminated_with_handler", environ=written.environ)
     assert ended.code == 5, ended.stderr
     assert ended.all_facts("own") == [signal.SIGTERM]
-    check_flushed(written, "SIGTERM")
+    assert ended.fact("delivered") is True
+    assert written.names() == ["done", "run", "step"]
+    for name in ("run", "step"):
+        assert TRUNCATED not in written.span(name)["attributes"]
+
+
+def test_a_job_that_handles_sigterm_is_recorded_to_its_end(written: Written) -> None:
+    """Where SIGTERM only sets a flag, spans, numbers and records after it are delivered, as often as it comes."""
+    ended = run("lives", "terminated_with_flag", environ=written.environ)
+    assert (ended.code, ended.stderr) == (0, "")
+    assert (ended.fact("exporting"), ended.fact("delivered")) == (True, True)
+    assert written.names() == ["checkpoint", "done", "run"]
+    assert not any(TRUNCATED in span["attributes"] for span in written.spans())
+    assert list(written.totals("done").values()) == [3]
+    assert [log["body"] for log in written.logs()] == ["done", "checkpoint"]
 
 
 def test_sigterm_delivers_the_last_numbers_and_records(written: Written) -> None:
@@ -64,10 +78,10 @@ def test_sigterm_delivers_the_last_numbers_and_records(written: Written) -> None
 
 
 def test_an_ignored_sigterm_stays_ignored(written: Written) -> None:
-    """Where SIGTERM is ignored the process goes on, and a second SIGTERM waits for nothing."""
+    """Where SIGTERM is ignored the process goes on and so does telemetry; a second SIGTERM waits for nothing."""
     ended = run("lives", "terminated_and_goes_on", environ=written.environ)
     assert ended.code == 0, ended.stderr
-    assert written.names() == ["done"]
+    assert written.names() == ["after", "done"]
     assert max(ended.all_facts("signal_s")) < 5
 
 
@@ -96,6 +110,32 @@ def test_sigterm_in_a_shutdown_lets_it_finish(otlp_receiver: OtlpReceiver) -> No
     assert [span["name"] for span in otlp_receiver.spans()] == ["done"]
     assert [point["value"] for point in otlp_receiver.points() if point["name"] == "done"] == [2]
     assert [log["body"] for log in otlp_receiver.logs()] == ["done"]
+
+
+@pytest.mark.parametrize("scenario", ["terminated", "terminated_in_shutdown"])
+def test_sigterm_says_what_was_lost(scenario: str) -> None:
+    """With a collector that hangs, the loss is told before the process dies, also in the middle of a shutdown."""
+    with hanging_endpoint() as endpoint:
+        environ = {"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint, "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}
+        job = Running("lives", scenario, 3000, environ=environ)
+        job.wait_until("ready")
+        time.sleep(0.3)  # until it is in the middle of it
+        job.send(signal.SIGTERM)
+        ended = job.finish()
+    assert ended.code == -signal.SIGTERM, ended.stderr
+    assert len(warnings_of(ended.stderr, "spans were dropped")) == 1, ended.stderr
+    assert len(warnings_of(ended.stderr, "1 log records were dropped")) == 1, ended.stderr
+
+
+@pytest.mark.parametrize("given", ["None", "inf", "nan", "-1", "word"])
+def test_any_timeout_leaves_a_sigterm_that_works(written: Written, given: str) -> None:
+    """A timeout that is none, or no number, is the default, and one out of bounds the nearest: SIGTERM still kills."""
+    ended = signalled("terminated_by_timeout", given, environ=written.environ)
+    assert ended.code == -signal.SIGTERM, ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert len(warnings_of(ended.stderr, "no number of milliseconds")) == (given in ("nan", "word"))
+    if given != "-1":
+        check_flushed(written, "SIGTERM")
 
 
 def test_ctrl_c_ends_the_waiting_of_a_shutdown() -> None:

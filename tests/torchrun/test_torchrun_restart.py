@@ -59,8 +59,26 @@ def test_both_attempts_are_there_and_told_apart(written: Written, tmp_path: Path
 
 def test_an_evicted_job_delivers_its_open_spans(written: Written) -> None:
     """SIGTERM to torchrun, as a scheduler sends it, ends the ranks by SIGTERM: their open spans are there, marked."""
-    job = evict("waits", 4, {"NEMO_LENS_ENABLED": "1", **written.environ})
+    job = evict("waits", environ={"NEMO_LENS_ENABLED": "1", **written.environ})
     assert job.code != 0
     assert written.names() == ["step"] * 4 + ["train"] * 4
     assert {span["resource"]["nv.dl.rank"] for span in written.spans()} == {0, 1, 2, 3}
     assert all(span["attributes"]["nemo.span.truncated"] is True for span in written.spans())
+
+
+def test_an_evicted_rank_in_a_collective_delivers_its_open_spans(written: Written, tmp_path: Path) -> None:
+    """A rank that waits in C for another one's part is flushed and ends by SIGTERM; one that ignores it goes on.
+
+    No handler runs in such a rank: torchrun would wait for it until it kills it, and all its last spans be lost.
+    """
+    environ = {"NEMO_LENS_ENABLED": "1", **written.environ}
+    job = evict("stays_away", tmp_path, ranks=2, environ=environ)
+    assert job.code != 0
+    assert "forcefully" not in job.stderr  # what torchrun says when it has waited in vain
+    assert written.names() == ["all_reduce", "train", "train"]
+    cut = {(span["name"], span["resource"]["nv.dl.rank"]): span["events"] for span in written.spans()}
+    assert {name: [event["attributes"] for event in events] for name, events in cut.items()} == {
+        ("all_reduce", 0): [{"nemo.span.truncated.reason": "SIGTERM"}],
+        ("train", 0): [{"nemo.span.truncated.reason": "SIGTERM"}],
+        ("train", 1): [],
+    }

@@ -72,9 +72,9 @@ def torchrun(
     return _finish(_started(*_command(scenario, arguments, options, ranks, program), environ=environ))
 
 
-def evict(scenario: str, ranks: int, environ: Mapping[str, str]) -> Finished:
+def evict(scenario: str, *arguments: object, ranks: int = 4, environ: Mapping[str, str]) -> Finished:
     """Run a scenario of ``rank.py`` under torchrun, and send torchrun a SIGTERM once every rank is ready for it."""
-    job = _started(*_command(scenario, (), STANDALONE, ranks), environ=environ)
+    job = _started(*_command(scenario, arguments, STANDALONE, ranks), environ=environ)
     assert job.stdout is not None
     said: list[str] = []
     while sum('"ready"' in line for line in said) < ranks:

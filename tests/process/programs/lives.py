@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import atexit
 import logging
+import math
 import os
 import signal
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import common
@@ -211,7 +213,7 @@ def terminated_with_handler() -> None:
     """Wait for SIGTERM with the application's own handler behind ours."""
 
     def own(number: int, frame: object) -> None:
-        say(own=number)
+        say(own=number, delivered=_delivered())
         sys.exit(5)
 
     signal.signal(signal.SIGTERM, own)
@@ -219,6 +221,35 @@ def terminated_with_handler() -> None:
     handle.install_sigterm_handler()
     handle.install_sigterm_handler()
     _work_until_signalled()
+
+
+def terminated_with_flag() -> None:
+    """Get SIGTERM, twice, where the application takes note of it, finishes and writes a checkpoint."""
+    noted: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, frame: noted.append(number))
+    handle = begin()
+    handle.install_sigterm_handler()
+    with managed_span("work", "run"):
+        os.kill(os.getpid(), signal.SIGTERM)
+        say(delivered=_delivered(), exporting=handle.is_exporting)
+        with managed_span("work", "checkpoint"):
+            handle.meter.create_counter("done").add(1)
+            common.write_log(handle, "checkpoint")
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert noted == [signal.SIGTERM] * 2
+
+
+def terminated_by_timeout(given: str) -> None:
+    """Wait for SIGTERM with a timeout of any kind."""
+    timeouts: dict[str, Any] = {"None": None, "inf": math.inf, "nan": math.nan, "-1": -1}
+    begin().install_sigterm_handler(timeouts.get(given, given))
+    _work_until_signalled()
+
+
+def _delivered() -> bool:
+    """Whether the first span is in its file."""
+    files = Path(os.environ["NEMO_LENS_FILE_PATH"]).parent.glob("traces-*")
+    return any('"done"' in file.read_text(encoding="utf-8") for file in files)
 
 
 def terminated_and_goes_on() -> None:
@@ -233,10 +264,10 @@ def terminated_and_goes_on() -> None:
         pass
 
 
-def terminated_in_shutdown() -> None:
+def terminated_in_shutdown(timeout_ms: str = "5000") -> None:
     """Get SIGTERM while the main thread is in the middle of a shutdown."""
     handle = begin()
-    handle.install_sigterm_handler(5000)
+    handle.install_sigterm_handler(int(timeout_ms))
     say(ready=True)
     handle.shutdown(10_000)
     say(shut_down=True)

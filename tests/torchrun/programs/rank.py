@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable
@@ -96,6 +97,40 @@ def waits() -> None:
         say(ready=os.environ["RANK"])
         while True:
             signal.pause()
+
+
+def stays_away(folder: str) -> None:
+    """Rank 0 waits in a collective for rank 1, which never comes and, other than rank 0, ignores SIGTERM.
+
+    Rank 1 ends when rank 0 has: an end before that would end the collective, too.
+    """
+    warnings.resetwarnings()  # torch's own are not what is tested
+    import torch
+    from torch import distributed
+
+    rank, pid_of_0 = os.environ["RANK"], Path(folder) / "pid-0"
+    if rank == "1":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    start().install_sigterm_handler()
+    distributed.init_process_group("gloo")
+    with span_cm("train"):
+        if rank == "0":
+            pid_of_0.write_text(str(os.getpid()), encoding="utf-8")
+            threading.Timer(0.5, lambda: say(ready=rank)).start()  # about when it is in there
+            with managed_span("step", "all_reduce"):
+                distributed.all_reduce(torch.ones(4))
+        else:
+            say(ready=rank)
+            while not pid_of_0.exists() or _lives(int(pid_of_0.read_text(encoding="utf-8") or os.getpid())):
+                time.sleep(0.05)
+
+
+def _lives(pid: int) -> bool:
+    state = Path(f"/proc/{pid}/stat")
+    try:
+        return state.read_text(encoding="utf-8").rpartition(") ")[2][0] != "Z"
+    except FileNotFoundError:
+        return False
 
 
 if __name__ == "__main__":
