@@ -214,6 +214,17 @@ def test_os_exit(lab: Lab, case: Symptom) -> None:
     assert lab.run(code).written.names() == ["child"]
 
 
+@symptom("Spans of a Pool's workers are missing")
+def test_pool(lab: Lab, case: Symptom) -> None:
+    """A pool that its block ends loses spans of its workers; closed and joined before, it loses none."""
+    code = case.python()
+    broken = code.replace("        pool.close()\n        pool.join()\n", "")
+    assert broken != code
+    # Now and then all of its workers have left before they are terminated.
+    assert any(lab.run(broken).written.names() != ["work"] * 4 for _ in range(10))
+    assert lab.run(code).written.names() == ["work"] * 4
+
+
 @symptom("A forked process exports nothing over gRPC")
 def test_grpc_after_fork(lab: Lab, case: Symptom, otlp_receiver: OtlpReceiver) -> None:
     """Forked in the middle of an export, the child says that it sends nothing over gRPC; over HTTP it sends."""
@@ -342,5 +353,23 @@ telemetry.force_flush()
     case.seen(ended.err)
     assert ended.written.names() == []
     cured = lab.run(code, cure=f"{low}\n{case.cure()}")
+    case.absent(cured.err)
+    assert cured.written.names() == ["run"]
+
+
+@symptom("No space left on device")
+def test_full_disk(lab: Lab, case: Symptom) -> None:
+    """The exporter says which file has no room, and the job runs on; under another name it is written."""
+    code = f"""{SET_UP}
+with span_cm("run"):
+    pass
+telemetry.shutdown()
+print("the job goes on")
+"""
+    ended = lab.run(code, NEMO_LENS_FILE_PATH="/dev/full")
+    case.seen(ended.err)
+    assert (ended.code, ended.out) == (0, "the job goes on\n")
+    elsewhere = {"/scratch/nemo-lens/{run_id}/": ""}
+    cured = lab.run(code, NEMO_LENS_FILE_PATH="/dev/full", cure=case.cure(**elsewhere))
     case.absent(cured.err)
     assert cured.written.names() == ["run"]

@@ -53,6 +53,33 @@ def test_http_goes_on_in_a_child_forked_during_a_hanging_export(otlp_receiver: O
     assert [log["body"] for log in otlp_receiver.logs()] == ["child"]
 
 
+@pytest.mark.parametrize("fails", [False, True], ids=["hanging", "failing"])
+def test_workers_do_not_wait_for_a_collector_that_is_dead(otlp_receiver: OtlpReceiver, fails: bool) -> None:
+    """A worker whose parent's export hangs or failed ends soon, not after the 20 s of a close, and says its loss."""
+    if fails:
+        otlp_receiver.refuse(400)
+    else:
+        otlp_receiver.hang()
+    environ = {**otlp_receiver.environ("http/protobuf"), "NEMO_LENS_SHUTDOWN_TIMEOUT_MS": "20000"}
+    job = Running("forks", "workers_of_a_dead_collector", environ=environ)
+    assert job.wait_until("parent_confirmed") is False
+    otlp_receiver.hang()
+    ended = job.finish()
+    assert (ended.code, ended.all_facts("code")) == (0, [0, 0]), ended.stderr
+    assert max(ended.all_facts("worker_s")) < 10
+    lost = warnings_of(ended.stderr, "1 spans were dropped: the exporter did not confirm them")
+    assert len(lost) == 3, ended.stderr
+
+
+def test_workers_wait_for_a_collector_that_is_slow(otlp_receiver: OtlpReceiver) -> None:
+    """A worker whose parent's exports come through has all of the time for a shutdown."""
+    otlp_receiver.delay(0.5)
+    environ = {**otlp_receiver.environ("http/protobuf"), "NEMO_LENS_SHUTDOWN_TIMEOUT_MS": "20000"}
+    ended = run("forks", "workers_of_a_dead_collector", environ=environ)
+    assert (ended.code, ended.all_facts("code")) == (0, [0, 0]), ended.stderr
+    assert Counter(span["name"] for span in otlp_receiver.spans()) == {"parent": 1, "load": 2}
+
+
 def test_grpc_stays_off_in_a_child_forked_during_a_hanging_export(otlp_receiver: OtlpReceiver) -> None:
     """Such a child says so in one WARNING, is not exporting, hangs nowhere, and the parent goes on."""
     otlp_receiver.hang()

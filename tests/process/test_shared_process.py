@@ -119,6 +119,16 @@ def test_a_failed_set_up_leaves_nothing_and_can_be_repeated(written: Written) ->
     assert written.names() == ["after all"]
 
 
+def test_a_variable_that_opentelemetry_reads_at_import(written: Written) -> None:
+    """Wrong in the environment of the process, it is the same ValueError naming it, and the right value works."""
+    environ = {**written.environ, "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT": "many"}
+    ended = run("shared", "read_at_import", environ=environ)
+    assert ended.code == 0, ended.stderr
+    assert "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT='many'" in ended.fact("message")
+    assert ended.fact("threads") == 1
+    assert ended.fact("exporting")
+
+
 @pytest.mark.parametrize("protocol", ["file", "grpc", "http/protobuf"])
 def test_many_runs_leave_no_survivor(written: Written, otlp_receiver: OtlpReceiver, protocol: str) -> None:
     """After 100 set-ups and shutdowns no thread, open file or object of theirs is left, but for the last run's."""

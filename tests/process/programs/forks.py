@@ -362,6 +362,26 @@ def hanging_export() -> None:
     say(parent_confirmed=handle.force_flush(30_000))
 
 
+def workers_of_a_dead_collector() -> None:
+    """A worker for each epoch, of a parent that exports, or tries to, before the first."""
+    handle = common.set_up()
+    with managed_span("work", "parent"):
+        pass
+    say(parent_confirmed=handle.force_flush(1000))
+
+    def load() -> None:
+        with managed_span("work", "load"):
+            pass
+
+    for _ in range(2):
+        worker = multiprocessing.get_context("fork").Process(target=load)
+        started = time.monotonic()
+        worker.start()
+        worker.join()
+        say(worker_s=time.monotonic() - started, code=worker.exitcode)
+    handle.shutdown(0)
+
+
 def closing() -> None:
     """A fork while the parent's shutdown waits for its collector: the child belongs to no run."""
     handle = common.set_up(logs_enabled=True)

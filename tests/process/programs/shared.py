@@ -259,6 +259,19 @@ def half_built() -> None:
         say(exporting=handle.is_exporting)
 
 
+def read_at_import() -> None:
+    """A variable that OpenTelemetry reads as it is imported is wrong, then right."""
+    message = ""
+    try:
+        common.set_up()
+    except ValueError as error:
+        message = str(error)
+    say(message=message, threads=threading.active_count())
+    os.environ["OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT"] = "5"
+    with common.set_up() as handle:
+        say(exporting=handle.is_exporting)
+
+
 def _left() -> list[str]:
     """What a failed set-up has left behind."""
     from opentelemetry import _logs, metrics, trace

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import time
 import weakref
@@ -93,45 +92,6 @@ def renew_locks(root: object) -> None:
                     setattr(item, name, make())
                 else:
                     waiting.append(value)
-
-
-def at_multiprocessing_exit(owner: object, close: weakref.WeakMethod[Callable[[], None]]) -> None:
-    """Have ``close`` called when a multiprocessing child ends, which it does by ``os._exit``, past ``atexit``.
-
-    The child's bootstrap clears finalizers and then runs what was registered for after the fork, so the finalizer is
-    set from there.
-
-    Called at set-up too: a child may set up after its bootstrap, and a fork server's while it imports the main module,
-    before.
-
-    Args:
-        owner: keeps the registration alive for as long as it lives.
-        close: bound method to call with no argument.
-    """
-    util = sys.modules.get("multiprocessing.util")
-    if util is None:
-        return
-    set_finalizer = _FinalizerSetter(close)
-    util.register_after_fork(owner, set_finalizer)
-    if sys.modules["multiprocessing.process"].parent_process() is not None:
-        set_finalizer(owner)
-
-
-class _FinalizerSetter:
-    # Registered with multiprocessing by identity: hashable, and holding the method weakly.
-    def __init__(self, close: weakref.WeakMethod[Callable[[], None]]) -> None:
-        self._close = close
-
-    def __call__(self, owner: object) -> None:
-        from multiprocessing.util import Finalize  # loaded already: this runs from it
-
-        # Before the finalizers of queues and managers, which have no priority or priority 0 and up to 10.
-        Finalize(None, self._run, exitpriority=100)
-
-    def _run(self) -> None:
-        close = self._close()
-        if close is not None:
-            close()
 
 
 if hasattr(os, "register_at_fork"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import time
 import weakref
 from collections.abc import Callable, Mapping
@@ -17,15 +16,16 @@ from nemo_lens.api import _live, state  # noqa: F401
 from nemo_lens.api._diagnostics import debug_once
 from nemo_lens.api.backend import LENS_SCOPE, NOOP_BACKEND, install_backend
 from nemo_lens.api.fallbacks import NULL_METER, NULL_PROVIDER, NULL_TRACER
-from nemo_lens.sdk import _compat, fork, logging_bridge
+from nemo_lens.sdk import _compat, fork, logging_bridge, process_end
 from nemo_lens.sdk.context import restore_context
 from nemo_lens.sdk.metric_pipes import CollectPipe, ReaderPipe
 from nemo_lens.sdk.outgoing import Outgoing
-from nemo_lens.sdk.pipe import ExportPipe, late_of, wait_for
+from nemo_lens.sdk.pipe import SHORT_MS, ExportPipe, late_of, wait_for
 from nemo_lens.sdk.providers import Logs, Metrics, Traces
-from nemo_lens.sdk.queue_pipe import QueuePipe, warn_of_loss
+from nemo_lens.sdk.queue_pipe import QueuePipe
 from nemo_lens.sdk.resources.precedence import forked_resource
 from nemo_lens.sdk.sigterm import SigtermFlush
+from nemo_lens.sdk.waiting import budget_ms
 
 # Of the time for a shutdown, how much the metrics wait for spans and log records.
 _SHARE_OF_THE_OTHERS = 0.25
@@ -62,7 +62,9 @@ class OtelHandle:
         self._reports_itself = reports_itself
         self._version = version
         self._closed = False
+        self._told_loss = True  # while nothing was opened
         self._sigterm: SigtermFlush | None = None
+        self._forget_exit: Callable[[], None] = lambda: None
         self._parent_token: Any = None
         self.tracer_provider: Any = traces.provider if traces else NULL_PROVIDER
         self.meter_provider: Any = metrics.provider if metrics else NULL_PROVIDER
@@ -86,22 +88,19 @@ class OtelHandle:
         for pipe in self._pipes():
             pipe.start()
         if self._traces is not None:
-            self._traces.processor.pipe = self._span_pipe
-        if (
-            self._metrics is not None
-            and self._metrics.outlet is not None
-            and isinstance(self._metric_pipe, CollectPipe)
-        ):
-            self._metrics.outlet.pipe = self._metric_pipe
+            self._traces.processor.attach(self._span_pipe)
+        outlet = self._metrics.outlet if self._metrics is not None else None
+        if outlet is not None and isinstance(self._metric_pipe, CollectPipe):
+            outlet.pipe = self._metric_pipe
         if self._logs is not None:
             self._logs.outlet.pipe = self._log_pipe
-        logs_provider = None if self._logs is None else self._logs.provider
-        logging_bridge.connect(self, logs_provider, attach=bridge_root and self._logs is not None)
+        logging_bridge.connect(self, self._logs and self._logs.provider, attach=bridge_root and self._logs is not None)
         if parent is not None and not trace.get_current_span().get_span_context().is_valid:
             self._parent_token = attach(parent)
         fork.register(self)
-        self._close_at_exit()
-        fork.at_multiprocessing_exit(self, weakref.WeakMethod(self._close_quietly))
+        self._forget_exit = process_end.at_exit(self, OtelHandle._close_quietly)
+        process_end.at_multiprocessing_exit(self, OtelHandle._close_quietly)
+        self._told_loss = False
         global _latest
         _latest = weakref.ref(self)
 
@@ -139,39 +138,50 @@ class OtelHandle:
         if self._metrics is not None:
             _compat.restart_metrics(self._metrics.provider, self._metrics.reader, forked=False)
 
-    def force_flush(self, timeout_ms: int | None = None) -> bool:
+    def force_flush(self, timeout_ms: float | None = None) -> bool:
         """Export what is waiting of all signals.
 
         Args:
-            timeout_ms: milliseconds in total; default ``OTEL_BSP_EXPORT_TIMEOUT``.
+            timeout_ms: milliseconds in total, at most a day; default ``OTEL_BSP_EXPORT_TIMEOUT``. What is no number
+                means the default, with a WARNING.
 
         Returns:
             Whether all of it was confirmed in time.
         """
-        deadline = _deadline(self._flush_timeout_ms if timeout_ms is None else timeout_ms)
+        deadline = _deadline(budget_ms(timeout_ms, self._flush_timeout_ms))
         answers = [pipe.begin_flush() for pipe in self._pipes()]
         # All are asked before any is waited for, and each is waited for.
         confirmed = [wait_for(answer, deadline) for answer in answers]
         return all(confirmed)
 
-    def shutdown(self, timeout_ms: int | None = None) -> None:
+    def shutdown(self, timeout_ms: float | None = None) -> None:
         """Close open spans, flush all signals, stop. Idempotent, never raises.
 
         Args:
-            timeout_ms: milliseconds in total, also when a collector hangs; default the configuration's
-                ``shutdown_timeout_ms``.
+            timeout_ms: milliseconds in total, at most a day, also when a collector hangs; default the configuration's
+                ``shutdown_timeout_ms``. What is no number means the default, with a WARNING.
         """
-        self._shutdown("shutdown", self._timeout_ms if timeout_ms is None else timeout_ms)
+        self._shutdown("shutdown", timeout_ms)
 
     def install_sigterm_handler(self, timeout_ms: int = 2000) -> None:
         """Flush on SIGTERM within ``timeout_ms`` milliseconds, then do what SIGTERM did before.
 
+        Where that is the end of the process, telemetry is closed: open spans end as truncated, and what was lost is
+        said. Where the application handles or ignores SIGTERM, telemetry goes on.
+
         Call it in the main thread. The handler only wakes a thread that waits for it, since flushing in the
-        signal's own frame can meet a lock that the interrupted code holds. A forked child has the action from before;
-        it may call this for itself.
+        signal's own frame can meet a lock that the interrupted code holds. While the main thread is in a C call, where
+        no handler runs, another thread flushes and ends the process. A forked child has the action from before; it may
+        call this for itself.
+
+        Args:
+            timeout_ms: milliseconds that SIGTERM waits, at most a day. What is no number means the default, with a
+                WARNING.
         """
         if self._sigterm is None:
-            self._sigterm = SigtermFlush(lambda budget_ms: self._shutdown("SIGTERM", budget_ms), timeout_ms)
+            self._sigterm = SigtermFlush(
+                lambda left_ms: self._shutdown("SIGTERM", left_ms), self.force_flush, budget_ms(timeout_ms, 2000)
+            )
         self._sigterm.install()
 
     def __enter__(self) -> OtelHandle:
@@ -189,46 +199,51 @@ class OtelHandle:
     def _pipes(self) -> list[ExportPipe]:
         return [pipe for pipe in (self._span_pipe, self._metric_pipe, self._log_pipe) if pipe is not None]
 
-    def _shutdown(self, reason: str, timeout_ms: int) -> None:
-        deadline = _deadline(timeout_ms)
+    def _shutdown(self, reason: str, timeout_ms: float | None) -> None:
+        deadline = _deadline(budget_ms(timeout_ms, self._timeout_ms))
+        # A job that forks its workers anew for each epoch would wait in each of them.
+        for_hopeless = min(deadline, _deadline(SHORT_MS)) if timeout_ms is None else deadline
         if self._closed:
             # Another thread, or the code that a signal interrupted, may be at it: over means over.
             for answer in [pipe.begin_close() for pipe in self._pipes()]:
                 wait_for(answer, deadline)
+            if reason != "shutdown":  # the process ends, perhaps before the other one can say it
+                self._warn_of_loss()
             return
         self._closed = True
         try:
-            self._close(reason, deadline)
+            self._close(reason, deadline, for_hopeless)
         except Exception as fault:  # noqa: BLE001 - the end of telemetry must not be the end of the job
             debug_once("shutdown", "shutting telemetry down failed: %r", fault, exc_info=True)
 
-    def _close(self, reason: str, deadline: float) -> None:
-        state.set_enabled_span_groups(())
-        install_backend(NOOP_BACKEND)
+    def _close(self, reason: str, deadline: float, for_hopeless: float) -> None:
+        def until(pipe: ExportPipe) -> float:
+            return for_hopeless if pipe.hopeless else deadline
+
+        if _latest is not None and _latest() is self:  # a later run's are not ours to take away
+            state.set_enabled_span_groups(())
+            install_backend(NOOP_BACKEND)
         if reason == "SIGTERM":
             # The interrupted code may hold the lock of an open span, and closing that span wait for it.
             for pipe in self._pipes():
                 pipe.begin_flush()
-        if self._traces is not None:
+        if self._traces is not None and self._traces.processor.pipe is self._span_pipe:
             self._traces.processor.close_open_spans(reason)
         logs = self._log_pipe
         if logs is not None and reason == "exit" and logs.exporter.can_be_made_again:
             # Functions that were registered with atexit before the set-up still come, and log.
-            logs.linger(deadline)
+            logs.linger(until(logs))
         else:
             # Before the last export begins: what is logged after that would be queued for nobody and counted as lost.
             self._disconnect_logging()
         last = self._metric_pipe if self._reports_itself else None
-        answers = [pipe.begin_close() for pipe in self._pipes() if pipe is not last]
-        if self._traces is not None:
-            self._traces.processor.detach()
+        answers = [(pipe.begin_close(), until(pipe)) for pipe in self._pipes() if pipe is not last]
         try:
             if last is not None:
                 # What it collects says how the others ended. When they hang, it is sent nevertheless.
-                now = time.monotonic()
-                answers = late_of(answers, now + (deadline - now) * _SHARE_OF_THE_OTHERS)
-                answers.append(last.begin_close())
-            late_of(answers, deadline)
+                answers = late_of(answers, _SHARE_OF_THE_OTHERS)
+                answers.append((last.begin_close(), until(last)))
+            late_of(answers)
         finally:  # also when Ctrl-C ends the waiting, so that nothing waits again at exit
             self._let_go(reason)
 
@@ -237,14 +252,17 @@ class OtelHandle:
             if not pipe.lingers:
                 pipe.abandon()
         self._disconnect()
-        for queue, items in ((self._span_pipe, "spans"), (self._log_pipe, "log records")):
-            if queue is not None:
-                warn_of_loss(items, queue.lost())
+        self._warn_of_loss()
         if self._sigterm is not None and reason != "SIGTERM":
             self._sigterm.uninstall()
         if self._parent_token is not None:
             restore_context(self._parent_token)
-        atexit.unregister(self._at_exit)
+        self._forget_exit()
+
+    def _warn_of_loss(self) -> None:
+        told, self._told_loss = self._told_loss, True
+        for pipe in [] if told else self._pipes():
+            pipe.warn_of_loss()
 
     def _disconnect(self) -> None:
         # Processor and outlets are permanent: a later run may have them by now.
@@ -265,21 +283,7 @@ class OtelHandle:
         logging_bridge.disconnect(self, owned=self._logs is not None and self._logs.owned)
 
     def _close_quietly(self) -> None:
-        self._shutdown("exit", self._timeout_ms)
-
-    def _close_at_exit(self) -> None:
-        handle = weakref.ref(self)
-
-        def at_exit() -> None:
-            alive = handle()
-            if alive is not None:
-                alive._close_quietly()
-
-        self._at_exit = at_exit
-        # urllib3 closes its sockets by weakref.finalize, whose own function at exit must be there before ours, to come
-        # after it.
-        weakref.finalize(self, at_exit).detach()
-        atexit.register(at_exit)
+        self._shutdown("exit", None)
 
     def before_fork(self, deadline: float) -> None:
         """Hold SIGTERM back where it has our handler; the pipes wait for themselves."""
@@ -322,10 +326,12 @@ class OtelHandle:
                 outgoing.resource = self._resource
         if self._metrics is not None:
             self._metrics.set_resource(self._resource)
+        failing = any(pipe.works is False for pipe in self._pipes())
         for pipe in self._pipes():
+            pipe.hopeless = failing and not pipe.works
             # Now, because Python 3.12 refuses new threads at exit, and after the metrics: their thread collects.
             pipe.start()
-        fork.at_multiprocessing_exit(self, weakref.WeakMethod(self._close_quietly))
+        process_end.at_multiprocessing_exit(self, OtelHandle._close_quietly)
 
 
 # The handle opened last, in this process or in the parent it was forked from.
@@ -340,4 +346,4 @@ def _retire_inherited() -> None:
 
 
 def _deadline(timeout_ms: float) -> float:
-    return time.monotonic() + max(0.0, timeout_ms) / 1000
+    return time.monotonic() + timeout_ms / 1000

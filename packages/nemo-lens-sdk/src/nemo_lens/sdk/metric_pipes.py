@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from typing import Any
 
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader, MetricReader, MetricsData
 
+from nemo_lens.api._diagnostics import warn
 from nemo_lens.sdk import _compat
 from nemo_lens.sdk.export_counts import ExportCounts
 from nemo_lens.sdk.exporters import fault_of, rejected_of
 from nemo_lens.sdk.per_process import PerProcessExporter
 from nemo_lens.sdk.pipe import ExportPipe
+
+# The scope of the metrics about the telemetry itself.
+OWN_SCOPE = "nemo.lens.sdk"
 
 
 class CollectPipe(ExportPipe):
@@ -26,6 +32,11 @@ class CollectPipe(ExportPipe):
         super()._reset()
         # Of data points.
         self.counts = ExportCounts()
+        self._is_last = False
+        # The application's points of the latest collection.
+        self._application_points = 0
+        # Those of the last one, as far as they are not confirmed; None while it is not there.
+        self._last_points: int | None = None
 
     @property
     def was_used(self) -> bool:
@@ -37,29 +48,72 @@ class CollectPipe(ExportPipe):
         self.reader.collect(timeout_millis=self._timeout_ms)
         return not self.last_export_failed
 
-    def export(self, data: MetricsData, timeout_ms: float) -> bool:
-        """Export one collection; return whether it was confirmed. Raises what the exporter raises.
+    def _last_work(self) -> bool:
+        self._is_last = True
+        try:
+            return self._work()
+        finally:
+            if self._last_points is None:
+                self._last_points = 0  # there was nothing to collect, or why it could not be has been said
+
+    def warn_of_loss(self) -> None:
+        """Say at WARNING what of the last collection could not be delivered, or that there was none."""
+        if self._last_points is None:
+            # Of an application that has none, an export in flight holds up no others.
+            if self._application_points or self._in_flight_since is None:
+                warn("the last metrics were dropped: they could not be collected in time")
+        elif self._last_points:
+            warn("%d data points were dropped: the exporter did not confirm them", self._last_points)
+
+    def export(self, parts: Sequence[MetricsData], timeout_ms: float) -> bool:
+        """Export one collection, in its parts; return whether all of it was confirmed.
 
         Collecting needs no wait before a fork, and may take long where callbacks are slow: a child starts at zero.
         """
-        with self._exporting:
+        with self._export_in_flight():
             counts = self.counts
-            counts.taken += _points(data)
+            counts.taken += sum(map(_points, parts))
+            self._application_points = sum(_points(part, but=OWN_SCOPE) for part in parts)
+            if self._is_last:
+                self._last_points = self._application_points
+            deadline = time.monotonic() + timeout_ms / 1000
+            confirmed = True
             reason = ""
             try:
                 exporter = self.exporter.get()
-                confirmed = exporter is not None and _compat.succeeded(exporter.export(data, timeout_millis=timeout_ms))
-                if confirmed:
-                    rejected = rejected_of(exporter)
-                    counts.confirm(counts.inflight, rejected)
-                    confirmed = not rejected
-                reason = fault_of(exporter)
+                for part in parts if exporter is not None else ():
+                    left_ms = max(0.0, deadline - time.monotonic()) * 1000
+                    # Nobody waits any more for what a receiver in trouble does not take.
+                    if not confirmed and (self._abandoned or not left_ms):
+                        break
+                    confirmed = self._export(exporter, part, left_ms) and confirmed
             except BaseException as fault:
                 reason = type(fault).__qualname__
+                self._came_through(False)
                 raise
             finally:
+                # There was no exporter, or no time.
                 counts.fail(counts.inflight, reason)
-            return confirmed
+            return confirmed and exporter is not None
+
+    def _export(self, exporter: Any, part: MetricsData, timeout_ms: float) -> bool:
+        number = _points(part)
+        succeeded = False
+        try:
+            succeeded = _compat.succeeded(exporter.export(part, timeout_millis=timeout_ms))
+            if not succeeded:
+                self.counts.fail(number, fault_of(exporter))
+        except Exception as fault:  # noqa: BLE001 - a plug-in's exporter may raise anything
+            self.counts.fail(number, type(fault).__qualname__)
+            self.report(fault)
+        self._came_through(succeeded)
+        if not succeeded:
+            return False
+        rejected = rejected_of(exporter)
+        self.counts.confirm(number, rejected)
+        if self._is_last and self._last_points is not None:
+            self._last_points -= max(0, _points(part, but=OWN_SCOPE) - rejected)
+        return not rejected
 
 
 class ReaderPipe(ExportPipe):
@@ -70,23 +124,42 @@ class ReaderPipe(ExportPipe):
         self._timeout_ms = timeout_s * 1000
         super().__init__("metrics", exporter, None)
 
+    def _reset(self) -> None:
+        super()._reset()
+        self._last_confirmed = False
+
     def _work(self) -> bool:
-        with self._exporting:
+        with self._export_in_flight():
             return self._flush()
 
     def _last_work(self) -> bool:
-        with self._exporting:
-            # One that collects when it is shut down would send the last metrics twice.
-            confirmed = _compat.collects_at_shutdown(self.reader) or self._flush()
-            self.reader.shutdown(timeout_millis=self._timeout_ms)
+        with self._export_in_flight():
+            confirmed = True
+            try:
+                # One that collects when it is shut down would send the last metrics twice.
+                confirmed = _compat.collects_at_shutdown(self.reader) or self._flush()
+                self.reader.shutdown(timeout_millis=self._timeout_ms)
+            finally:
+                self._last_confirmed = confirmed  # or it raised, which has been said
             return confirmed
 
     def _flush(self) -> bool:
-        return is_fetched(self.reader) or self.reader.force_flush(timeout_millis=self._timeout_ms) is not False
+        if is_fetched(self.reader):
+            return True
+        confirmed = self.reader.force_flush(timeout_millis=self._timeout_ms) is not False
+        self._came_through(confirmed)
+        return confirmed
+
+    def warn_of_loss(self) -> None:
+        """Say at WARNING that the last metrics may not have been delivered."""
+        if not self._last_confirmed:
+            warn("the last metrics may be lost: their reader did not confirm them in time")
 
 
-def _points(data: MetricsData) -> int:
-    scopes = [scope for resource in data.resource_metrics for scope in resource.scope_metrics]
+def _points(data: MetricsData, but: str = "") -> int:
+    scopes = [
+        scope for resource in data.resource_metrics for scope in resource.scope_metrics if scope.scope.name != but
+    ]
     return sum(len(metric.data.data_points) for scope in scopes for metric in scope.metrics)
 
 

@@ -12,10 +12,11 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from queue import Empty, SimpleQueue
 
-from nemo_lens.api._diagnostics import debug_once, warn_once
+from nemo_lens.api._diagnostics import debug_once, is_news, warn
 from nemo_lens.sdk import _compat, fork
 from nemo_lens.sdk.per_process import PerProcessExporter
 from nemo_lens.sdk.waiting import take
@@ -23,13 +24,19 @@ from nemo_lens.sdk.waiting import take
 # An answer: whether all that was asked for has been confirmed. Deadlines are on the monotonic clock.
 _Answer = SimpleQueue[bool]
 
+# How long a forked child waits at its end for a collector that did not answer its parent, and how long an export of the
+# parent's is in flight before it counts as not answered.
+SHORT_MS = 250.0
+
 
 class _Request:
-    __slots__ = ("answer", "closing")
+    __slots__ = ("answer", "closing", "failures")
 
-    def __init__(self, closing: bool) -> None:
+    def __init__(self, closing: bool, failures: int) -> None:
         self.answer: _Answer = SimpleQueue()
         self.closing = closing
+        # How often the pipe had failed when it was asked.
+        self.failures = failures
 
 
 class ExportPipe:
@@ -44,12 +51,20 @@ class ExportPipe:
         self._abandoned = False
         # Until when what comes after the end is still sent; None for not at all.
         self._lingers_until: float | None = None
+        # Whether the last export came through, in this process or before the fork; None while there was none.
+        self.works: bool | None = None
+        # Whether this is a child of a process whose exports did not come through, and none has since.
+        self.hopeless = False
         self._reset()
         fork.register(self)
 
     def _reset(self) -> None:
         self._wake: SimpleQueue[_Request | None] = SimpleQueue()
         self._exporting = threading.Lock()
+        # Since when an export has been in flight, on the monotonic clock.
+        self._in_flight_since: float | None = None
+        # How often not all of what was waiting was confirmed.
+        self._failures = 0
         self._starting = threading.Lock()
         # The thread that forks and has this pipe wait for it; several may fork at a time.
         self._held_by: int | None = None
@@ -113,7 +128,7 @@ class ExportPipe:
         self._wake.put(None)
 
     def _ask(self, closing: bool) -> _Answer:
-        request = _Request(closing)
+        request = _Request(closing, self._failures)
         if self._closed:
             request.answer.put(True)
         elif sys.is_finalizing():
@@ -172,11 +187,14 @@ class ExportPipe:
             self.report(fault)
         finally:
             self._at_work.discard(here)
+        if not confirmed:
+            self._failures += 1
         if request is None:
             return False
         if request.closing:
             self._close_exporter()
-        request.answer.put(confirmed)
+        # What was asked for includes what another export was at then.
+        request.answer.put(self._failures == request.failures)
         return request.closing
 
     def _is_at_work_here(self) -> bool:
@@ -188,6 +206,10 @@ class ExportPipe:
         except Exception as fault:  # noqa: BLE001 - as above
             debug_once(("close", self.signal), "closing the %s exporter failed: %r", self.signal, fault)
 
+    def warn_of_loss(self) -> None:
+        """Say at WARNING, when the run is over, what of it could not be delivered."""
+        raise NotImplementedError
+
     def _work(self) -> bool:
         """Export all that is waiting; return whether it was confirmed."""
         raise NotImplementedError
@@ -195,19 +217,31 @@ class ExportPipe:
     def _last_work(self) -> bool:
         return self._work()
 
+    @contextmanager
+    def _export_in_flight(self) -> Iterator[None]:
+        with self._exporting:
+            self._in_flight_since = time.monotonic()
+            try:
+                yield
+            finally:
+                self._in_flight_since = None
+
+    def _came_through(self, succeeded: bool) -> None:
+        self.works = succeeded
+        if succeeded:
+            self.hopeless = False
+
     def report(self, fault: BaseException) -> None:
-        """Say at WARNING, once, why an export failed."""
+        """Say at WARNING why an export failed, once for each type of exception, whose texts may differ each time."""
+        kind = type(fault).__name__
+        if not is_news(("export", self.signal), kind):
+            return
         try:
-            reason = str(fault) or type(fault).__name__
+            reason = str(fault) or kind
         except Exception:  # noqa: BLE001 - the exception of a plug-in may do anything
-            reason = type(fault).__name__
-        warn_once(
-            ("export", self.signal, reason[:200]),
-            "%s could not be exported to %s: %s",
-            self.signal,
-            self.exporter.plan.endpoint or self.exporter.plan.name,
-            reason,
-        )
+            reason = kind
+        to = self.exporter.plan.endpoint or self.exporter.plan.name
+        warn("%s could not be exported to %s: %s", self.signal, to, reason)
 
     def before_fork(self, deadline: float) -> None:
         """Wait for an export in flight, and keep the next one from starting."""
@@ -223,6 +257,9 @@ class ExportPipe:
     def after_fork_in_child(self) -> None:
         """Start empty: what was waiting is the parent's to send."""
         unsafe = self._thread is not None and self._held_by != threading.get_ident()
+        since = self._in_flight_since
+        if since is not None and time.monotonic() - since > SHORT_MS / 1000:
+            self.works = False
         self._reset()
         if unsafe:
             self.exporter.after_unsafe_fork()
@@ -236,12 +273,13 @@ def wait_for(answer: _Answer, deadline: float) -> bool:
         return False
 
 
-def late_of(answers: Iterable[_Answer], deadline: float) -> list[_Answer]:
-    """Wait for answers; return those that did not come until ``deadline``."""
+def late_of(answers: Iterable[tuple[_Answer, float]], share: float = 1.0) -> list[tuple[_Answer, float]]:
+    """Wait for answers, each with its deadline, for ``share`` of the time until then; return those still to come."""
+    now = time.monotonic()
     late = []
-    for answer in answers:
+    for answer, deadline in answers:
         try:
-            take(answer, deadline - time.monotonic())
+            take(answer, now + (deadline - now) * share - time.monotonic())
         except Empty:
-            late.append(answer)
+            late.append((answer, deadline))
     return late

@@ -19,7 +19,7 @@ from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, Synchrono
 from nemo_lens.api._diagnostics import debug_once
 from nemo_lens.api.scopes import current_scope
 from nemo_lens.api.semconv import NEMO_SPAN_TRUNCATED, NEMO_SPAN_TRUNCATED_REASON, THREAD_ID, THREAD_NAME
-from nemo_lens.sdk import fork
+from nemo_lens.sdk import _compat, fork
 from nemo_lens.sdk.pipe import wait_for
 from nemo_lens.sdk.queue_pipe import QueuePipe
 
@@ -40,6 +40,8 @@ class LensSpanProcessor(SynchronousMultiSpanProcessor):
         # Processors the application added to a provider of ours.
         self._followers: tuple[SpanProcessor, ...] = ()
         self.pipe: QueuePipe | None = None
+        # Whether spans that start belong to the run: no longer when it closes.
+        self._takes_more = False
         # Spans started in this process and this run, by span id, in the order they were started.
         self._open: dict[int, Span] = {}
         self._started_through_lens: set[int] = set()
@@ -52,12 +54,14 @@ class LensSpanProcessor(SynchronousMultiSpanProcessor):
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
         """Add the attributes of the enclosing scopes, and of a thread beside the main one; note the span as open."""
-        if self.pipe is not None:
+        if self._takes_more:
             self._open[span.context.span_id] = span
             scoped = current_scope.get()
             if scoped:
                 present = span.attributes or {}
-                span.set_attributes({key: value for key, value in scoped.items() if key not in present})
+                missing = {key: value for key, value in scoped.items() if key not in present}
+                if missing:  # a helper of the API's has given them already
+                    _compat.add_attributes(span, missing)
             if get_ident() != self._main_thread:
                 _name_thread(span)
         for follower in self._followers:
@@ -83,27 +87,44 @@ class LensSpanProcessor(SynchronousMultiSpanProcessor):
         if not self.owns_provider and span.context is not None and span.context.span_id in self._open:
             self._started_through_lens.add(span.context.span_id)
 
+    def attach(self, pipe: QueuePipe | None) -> None:
+        """Hand what starts from now on to the pipe of a new run."""
+        self.pipe = pipe
+        self._takes_more = pipe is not None
+
     def open_spans(self) -> list[Span]:
         """Return the spans of this process and run that have not ended, in the order they started."""
         return list(self._open.values())
 
     def close_open_spans(self, reason: str) -> int:
-        """End what is still open, innermost first, marked ``nemo.span.truncated``; return how many there were."""
-        ours = None if self.owns_provider else self._started_through_lens
+        """End what is still open, innermost first, marked ``nemo.span.truncated``; return how many there were.
+
+        Spans that start later belong to no run. One that another thread is ending is handed over until ``detach``.
+        """
+        self._takes_more = False
         # list() of a dict's items is one step; a loop would see other threads' spans come and go.
-        spans = [span for span_id, span in list(self._open.items()) if ours is None or span_id in ours]
-        for span in reversed(spans):
+        for span_id in [] if self.owns_provider else list(self._open):
+            if span_id not in self._started_through_lens:
+                self._open.pop(span_id, None)
+        closed = 0
+        for span in reversed(list(self._open.values())):
             try:
-                span.set_attribute(NEMO_SPAN_TRUNCATED, True)
-                span.add_event(NEMO_SPAN_TRUNCATED, {NEMO_SPAN_TRUNCATED_REASON: reason})
-                span.end()
+                # Its own thread may end it at any moment, and the SDK warns of whatever comes after that.
+                if span.is_recording():
+                    span.set_attribute(NEMO_SPAN_TRUNCATED, True)
+                if span.is_recording():
+                    span.add_event(NEMO_SPAN_TRUNCATED, {NEMO_SPAN_TRUNCATED_REASON: reason})
+                if span.is_recording():
+                    span.end()
+                    closed += 1
             except Exception as fault:  # noqa: BLE001 - one bad span must not keep the others open
                 debug_once(("truncate", type(fault)), "could not close span %r: %r", span, fault, exc_info=True)
-        return len(spans)
+        return closed
 
     def detach(self) -> None:
         """Stop handing over; spans that end later belong to no run."""
         self.pipe = None
+        self._takes_more = False
         self._open = {}
         self._started_through_lens = set()
 
@@ -138,4 +159,5 @@ class LensSpanProcessor(SynchronousMultiSpanProcessor):
 def _name_thread(span: Span) -> None:
     # The operating system's id, which profilers know, too.
     if THREAD_ID not in (span.attributes or {}):
-        span.set_attributes({THREAD_ID: threading.get_native_id(), THREAD_NAME: threading.current_thread().name})
+        thread = {THREAD_ID: threading.get_native_id(), THREAD_NAME: threading.current_thread().name}
+        _compat.add_attributes(span, thread)

@@ -15,6 +15,8 @@ from nemo_lens.sdk.per_process import PerProcessExporter
 from nemo_lens.sdk.pipe import ExportPipe, wait_for
 from nemo_lens.sdk.settings import QueueSettings
 
+_ITEMS = {"traces": "spans", "logs": "log records"}
+
 
 class QueuePipe(ExportPipe):
     """The pipe of spans or log records."""
@@ -60,6 +62,12 @@ class QueuePipe(ExportPipe):
         """Return how many items were handed over and not confirmed by the exporter."""
         return self.counts.taken - self.counts.confirmed + self.waiting + sum(self.dropped.values())
 
+    def warn_of_loss(self) -> None:
+        """Say at WARNING how much a finished run could not deliver."""
+        lost = self.lost()
+        if lost:
+            warn("%d %s were dropped: the exporter did not confirm them", lost, _ITEMS[self.signal])
+
     @property
     def was_used(self) -> bool:
         """Whether anything was handed over in this process."""
@@ -86,8 +94,12 @@ class QueuePipe(ExportPipe):
                 break
         return confirmed
 
+    def _last_work(self) -> bool:
+        # Twice: a span that another thread ended a moment ago may have come meanwhile.
+        return self._work() and self._work()
+
     def _export(self, most: int) -> bool:
-        with self._exporting:
+        with self._export_in_flight():
             queue, counts = self._queue, self.counts
             # Another thread may have exported meanwhile, where the pipe's own could not be started.
             size = min(most, len(queue))
@@ -109,17 +121,14 @@ class QueuePipe(ExportPipe):
 
     def _send(self, exporter: Any, batch: list[Any]) -> None:
         for part in self._outgoing.parts(batch):
+            succeeded = False
             try:
-                if _compat.succeeded(exporter.export(part)):
+                succeeded = _compat.succeeded(exporter.export(part))
+                if succeeded:
                     self.counts.confirm(len(part), rejected_of(exporter))
                 else:
                     self.counts.fail(len(part), fault_of(exporter))
             except Exception as fault:  # noqa: BLE001 - a plug-in's exporter may raise anything
                 self.counts.fail(len(part), type(fault).__qualname__)
                 self.report(fault)
-
-
-def warn_of_loss(signal: str, lost: int) -> None:
-    """Say at WARNING how much a finished run could not deliver."""
-    if lost:
-        warn("%d %s were dropped: the exporter did not confirm them", lost, signal)
+            self._came_through(succeeded)

@@ -18,13 +18,11 @@ from opentelemetry.metrics import CallbackOptions, Observation
 from nemo_lens.api import semconv
 from nemo_lens.api.semconv.descriptions import DESCRIPTIONS
 from nemo_lens.sdk.exporters import Signal, class_name
-from nemo_lens.sdk.metric_pipes import CollectPipe
+from nemo_lens.sdk.metric_pipes import OWN_SCOPE, CollectPipe
 from nemo_lens.sdk.outlets import LogOutlet
 from nemo_lens.sdk.pipe import ExportPipe
 from nemo_lens.sdk.processor import LensSpanProcessor
 from nemo_lens.sdk.queue_pipe import QueuePipe
-
-SCOPE = "nemo.lens.sdk"
 
 # What hands over to the queue of a signal.
 _PROCESSORS: dict[str, type] = {"traces": LensSpanProcessor, "logs": LogOutlet}
@@ -89,7 +87,7 @@ class SelfMetrics:
     def __init__(self, provider: Any, version: str) -> None:
         # Replaced as a whole; empty between two runs.
         self._pipes: Mapping[str, QueuePipe | CollectPipe] = {}
-        meter = provider.get_meter(SCOPE, version)
+        meter = provider.get_meter(OWN_SCOPE, version)
         create = {
             "counter": meter.create_observable_counter,
             "up_down_counter": meter.create_observable_up_down_counter,
