@@ -52,7 +52,9 @@ def _started(program: str, **environ: str) -> subprocess.Popen[bytes]:
     text = _PROGRAM.format(path=sys.path) + textwrap.dedent(program)
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     pipe = subprocess.PIPE
-    return subprocess.Popen([sys.executable, "-c", text], env={**kept, **environ}, stdout=pipe, stderr=pipe)
+    # Python 3.12 and later warn of every fork beside threads.
+    command = [sys.executable, "-W", "error", "-W", "ignore:This process (pid:DeprecationWarning", "-c", text]
+    return subprocess.Popen(command, env={**kept, **environ}, stdout=pipe, stderr=pipe)
 
 
 @pytest.fixture(autouse=True)
