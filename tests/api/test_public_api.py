@@ -12,6 +12,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -542,17 +543,19 @@ def test_what_is_no_configuration_is_refused(config: object, enabled: bool, monk
 
 
 def test_a_run_id_among_the_attributes_is_the_configurations(site: Site) -> None:
-    """What another process is started with has the run id that was given as an attribute; a blank is not given."""
+    """What another process is started with has the run id that was given, whatever its type; a blank is not given."""
     tells = BACKEND.replace(
         '"built:", self.name', 'config.run_id, sorted((options["resource_attributes"] or {}).items())'
     )
     site.add("one", {"nemo_lens.backend": {"otel": "backends:FIRST"}}, {"backends": tells})
     done = site.run(
         """
+        import enum, uuid
         from nemo_lens.api import NemoLensConfig, setup_telemetry
         from nemo_lens.api.lifecycle import live_config
         mine = NemoLensConfig(enabled=True, run_id="mine")
-        for given in ("theirs ", 5, "  ", None):
+        Run = enum.Enum("Run", {"FIRST": "first"}, type=str)
+        for given in ("theirs ", 5, Run.FIRST, uuid.UUID(int=5), b"bytes", "  ", None):
             handle = setup_telemetry(mine, resource_attributes={"nemo.run.id": given, "a": 1})
             print(live_config().to_env()["NEMO_LENS_RUN_ID"], mine.run_id)
             handle.is_shutdown = True
@@ -563,11 +566,35 @@ def test_a_run_id_among_the_attributes_is_the_configurations(site: Site) -> None
         "theirs mine",
         "5 [('a', 1)]",
         "5 mine",
+        "first [('a', 1)]",
+        "first mine",
+        f"{UUID(int=5)} [('a', 1)]",
+        f"{UUID(int=5)} mine",
+        "bytes [('a', 1)]",
+        "bytes mine",
         "mine [('a', 1)]",
         "mine mine",
         "mine [('a', 1), ('nemo.run.id', None)]",
         "mine mine",
     ]
+
+
+def test_a_run_id_among_the_attributes_that_no_process_could_inherit(site: Site) -> None:
+    """It is refused as the configuration's is, and no set-up is left under way."""
+    site.add("one", {"nemo_lens.backend": {"otel": "backends:FIRST"}}, {"backends": BACKEND})
+    done = site.run(
+        """
+        from nemo_lens.api import NemoLensConfig, setup_telemetry
+        for given in ("a\\0b", "ab"):
+            try:
+                print(setup_telemetry(NemoLensConfig(enabled=True), resource_attributes={"nemo.run.id": given}) is None)
+            except ValueError as fault:
+                print(fault)
+        """
+    )
+    refused, *_, taken = done.stdout.splitlines()
+    assert "run_id='a\\x00b'" in refused
+    assert taken == "False"
 
 
 # ---- integrations

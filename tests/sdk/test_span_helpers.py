@@ -35,6 +35,7 @@ from nemo_lens.api import (
     span_cm,
     trace_fn,
 )
+from nemo_lens.api.scopes import current_scope
 from nemo_lens.sdk.handle import OtelHandle
 from support.recorded import Recorded, recording
 
@@ -448,6 +449,27 @@ def test_one_scope_object_may_be_shared(recorded: Recorded) -> None:
     for span in recorded.spans():
         assert ((span.attributes or {}).get("phase") == "warm") == span.name.startswith("in "), span.name
     assert len(recorded.spans()) == 8
+
+
+def test_a_shared_scope_is_left_whatever_thread_runs_in_between() -> None:
+    """Threads that enter and leave one ``span_attributes`` without pause see its attributes inside and none after."""
+    scope = span_attributes({"phase": "warm"})
+    seen: set[tuple[str, bool]] = set()
+
+    def work(_: int) -> None:
+        for _ in range(3000):
+            with scope:
+                seen.add(("inside", bool(current_scope.get())))
+            seen.add(("after", bool(current_scope.get())))
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(6) as pool:
+            list(pool.map(work, range(6)))
+    finally:
+        sys.setswitchinterval(interval)
+    assert seen == {("inside", True), ("after", False)}
 
 
 def test_a_scope_left_in_another_task(recorded: Recorded) -> None:

@@ -150,15 +150,18 @@ def _with_run_id(
     config: NemoLensConfig, attributes: Mapping[str, Any] | None
 ) -> tuple[NemoLensConfig, Mapping[str, Any] | None]:
     """Move a run id from the attributes to the configuration, which hands it on to other processes; forget a blank."""
-    from nemo_lens.api.semconv import NEMO_RUN_ID  # a disabled set-up needs none
+    from nemo_lens.api.attributes import clean_attributes  # a disabled set-up needs neither
+    from nemo_lens.api.semconv import NEMO_RUN_ID
 
     given = None if attributes is None else attributes.get(NEMO_RUN_ID)
-    if attributes is None or not isinstance(given, (str, int, float)):
+    value = clean_attributes({NEMO_RUN_ID: given}, ()).get(NEMO_RUN_ID)
+    if attributes is None or not isinstance(value, (str, int, float)):
         return config, attributes
-    run_id = str(given).strip()
+    run_id = str(value).strip()
     if run_id:
         config = copy.copy(config)  # the caller's own stays as it is
         config.run_id = run_id
+        config.validate()  # it is handed on in environments, which take no NUL
     return config, {key: value for key, value in attributes.items() if key != NEMO_RUN_ID}
 
 

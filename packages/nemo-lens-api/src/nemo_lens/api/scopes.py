@@ -9,7 +9,6 @@ from nemo_lens.api.attributes import clean_attributes
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from contextvars import Token
     from typing import Any
 
 # Clean attributes of the enclosing scopes, innermost already merged over outer. Read by every span that is on.
@@ -33,27 +32,25 @@ def span_attributes(mapping: Mapping[str, Any] | None) -> Scope:
 class Scope:
     """Context manager of one scope of attributes."""
 
-    __slots__ = ("_attrs", "_tokens")
+    __slots__ = ("_attrs", "_entered")
 
     def __init__(self, attrs: Mapping[str, Any]) -> None:
         self._attrs = attrs
-        self._tokens: list[Token[Mapping[str, Any] | None]] = []
+        # By the id of what was made current, which is held so: that, and what was current before. Tasks and threads may
+        # be inside at the same time, and each finds its own by what is current where it leaves.
+        self._entered: dict[int, tuple[Mapping[str, Any], Mapping[str, Any] | None]] = {}
 
     def __enter__(self) -> None:
         outer = current_scope.get()
-        self._tokens.append(current_scope.set({**outer, **self._attrs} if outer else self._attrs))
+        inner = {**outer, **self._attrs} if outer else {**self._attrs}
+        self._entered[id(inner)] = inner, outer
+        current_scope.set(inner)
 
     def __exit__(self, *exc_info: object) -> None:
-        # Several tasks or threads may be inside: a token is taken by the context that it was made in.
-        for token in tuple(reversed(self._tokens)):
-            try:
-                current_scope.reset(token)
-            except ValueError:
-                continue
-            self._tokens.remove(token)
-            return
-        # A block held over ``yield`` and closed by another task: its scope died with the context it was set in.
-        self._tokens.pop()
+        inner_and_outer = self._entered.pop(id(current_scope.get()), None)
+        if inner_and_outer is not None:
+            current_scope.set(inner_and_outer[1])
+        # Else a block held over ``yield`` and closed by another task: its scope died with the context it was set in.
 
     async def __aenter__(self) -> None:
         self.__enter__()
