@@ -85,6 +85,15 @@ def test_an_ignored_sigterm_stays_ignored(written: Written) -> None:
     assert max(ended.all_facts("signal_s")) < 5
 
 
+def test_a_handled_sigterm_that_comes_again_waits_for_nothing_more() -> None:
+    """However often SIGTERM comes while a flush hangs, the application's handler is called, and its code goes on."""
+    with hanging_endpoint() as endpoint:
+        environ = {"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint, "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}
+        ended = run("lives", "terminated_often", environ={**environ, "NEMO_LENS_SHUTDOWN_TIMEOUT_MS": "100"})
+    assert ended.code == 0, ended.stderr
+    assert ended.fact("noted_in_the_storm") is True
+
+
 @pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
 def test_sigterm_does_not_wait_for_a_hanging_collector(protocol: str) -> None:
     """The handler gives up after its own timeout, and the process dies of SIGTERM."""

@@ -62,26 +62,27 @@ def terminated_in_lock() -> None:
         Stuck().enter()
 
 
-def terminated_with_handler() -> None:
-    """Get SIGTERM in a C call, with the application's own handler behind ours; go on when the call ends."""
-    signal.signal(signal.SIGTERM, lambda number, frame: say(own=number))
-    begin().install_sigterm_handler()
+def stay_in_c_until_told() -> None:
+    """Record a span around a C call that ends when the test says so."""
     stuck = Stuck()
     stuck.leave_when_told()
     with managed_span("work", "run"):
         stuck.enter()
     say(went_on=True)
+
+
+def terminated_with_handler() -> None:
+    """Get SIGTERM in a C call, with the application's own handler behind ours; go on when the call ends."""
+    signal.signal(signal.SIGTERM, lambda number, frame: say(own=number))
+    begin().install_sigterm_handler()
+    stay_in_c_until_told()
 
 
 def other_signal() -> None:
     """Get a signal that is not SIGTERM in a C call."""
     signal.signal(signal.SIGUSR1, lambda number, frame: say(own=number))
     begin().install_sigterm_handler()
-    stuck = Stuck()
-    stuck.leave_when_told()
-    with managed_span("work", "run"):
-        stuck.enter()
-    say(went_on=True)
+    stay_in_c_until_told()
 
 
 def beside_event_loop(first: str) -> None:

@@ -264,6 +264,21 @@ def terminated_and_goes_on() -> None:
         pass
 
 
+def terminated_often() -> None:
+    """Get SIGTERM far more often than a flush takes, with the application's own handler behind ours."""
+    noted: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, frame: noted.append(number))
+    begin().install_sigterm_handler(500)
+    storm = threading.Thread(
+        target=lambda: [(os.kill(os.getpid(), signal.SIGTERM), time.sleep(0.01)) for _ in range(200)]
+    )
+    storm.start()
+    while storm.is_alive() and not noted:
+        time.sleep(0.01)
+    say(noted_in_the_storm=storm.is_alive())
+    storm.join()
+
+
 def terminated_in_shutdown(timeout_ms: str = "5000") -> None:
     """Get SIGTERM while the main thread is in the middle of a shutdown."""
     handle = begin()

@@ -44,6 +44,8 @@ class SigtermFlush:
         self._wake: SimpleQueue[SimpleQueue[None] | None] = SimpleQueue()
         self._wakeup = SignalWakeup(signal.SIGTERM, self._on_arrival)
         self._end: Callable[[], None]
+        # Whether the main thread waits in the handler, which another SIGTERM may interrupt.
+        self._waiting = False
         # Threads that are in a fork for which this blocked SIGTERM.
         self._forking: set[int] = set()
 
@@ -133,8 +135,15 @@ class SigtermFlush:
         return not callable(previous) and previous != signal.SIG_IGN
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if self._parked:
-            self._have_it_done()
+        if self._waiting:
+            if self._kills():
+                return  # the first one ends the process, after its flush
+        elif self._parked:
+            self._waiting = True
+            try:
+                self._have_it_done()
+            finally:
+                self._waiting = False
         previous = self._previous
         if callable(previous):
             previous(number, frame)
