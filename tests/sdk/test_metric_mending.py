@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
@@ -50,6 +51,20 @@ def test_a_histograms_numbers_become_plain_ones() -> None:
     """The sum and the bounds of what was recorded as numpy scalars are floats."""
     (point,) = _sent("histogram", np.float32(0.5))
     assert [type(number) for number in (point.sum, point.min, point.max)] == [float] * 3
+
+
+def test_a_sum_beyond_the_largest_float_is_infinite() -> None:
+    """The sum of integers that no float holds does not spoil its collection."""
+    reader = InMemoryMetricReader()
+    histogram = MeterProvider([reader], shutdown_on_exit=False).get_meter("raw").create_histogram("number")
+    for _ in range(3):
+        histogram.record(2**1023)
+    data = reader.get_metrics_data()
+    assert data is not None
+    (part,) = metric_parts(data, None)
+    (point,) = part.resource_metrics[0].scope_metrics[0].metrics[0].data.data_points
+    assert point.sum == float("inf")
+    encode_metrics(part)
 
 
 @pytest.mark.parametrize("value", ["high", [1], object()])

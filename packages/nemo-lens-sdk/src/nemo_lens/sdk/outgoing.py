@@ -19,11 +19,13 @@ from nemo_lens.api.attributes import clean_text
 from nemo_lens.sdk import _compat
 from nemo_lens.sdk.sendable import (
     UnsendableError,
+    check_time,
     clean_mapping,
     in_parts,
     mended_value,
     sound_name,
     sound_scope,
+    sound_time,
     weigh,
     weigh_name,
     weigh_text,
@@ -112,6 +114,8 @@ class OutgoingLogs(Outgoing):
             for field in _NAMES:
                 if getattr(record, field, None) is not None:
                     setattr(record, field, sound_name(getattr(record, field)))
+            record.timestamp = sound_time(record.timestamp)
+            record.observed_timestamp = sound_time(record.observed_timestamp)
             object.__setattr__(item, "log_record", record)
             weight = _weigh_record(record)
         return _compat.log_with_resource(item, self.resource), weight
@@ -125,9 +129,14 @@ def _mended(span: ReadableSpan, resource: Resource) -> ReadableSpan:
         resource,
         name=clean_text(span.name),
         attributes=clean_mapping(span.attributes),
-        events=[Event(clean_text(event.name), clean_mapping(event.attributes), event.timestamp) for event in events],
+        events=[
+            Event(clean_text(event.name), clean_mapping(event.attributes), sound_time(event.timestamp))
+            for event in events
+        ],
         links=[Link(link.context, clean_mapping(link.attributes)) for link in links],
         status=Status(status.status_code, clean_text(status.description)) if status.description else status,
+        start_time=sound_time(span.start_time),
+        end_time=sound_time(span.end_time),
     )
 
 
@@ -148,9 +157,12 @@ def _copy(span: ReadableSpan, resource: Resource, **changes: Any) -> ReadableSpa
 
 
 def _weigh_span(span: ReadableSpan) -> int:
+    check_time(span.start_time)
+    check_time(span.end_time)
     weight = _SPAN + weigh_text(span.name) + weigh(span.attributes)
     events, links = _compat.events_and_links(span)
     for event in events:
+        check_time(event.timestamp)
         weight += _EVENT + weigh_text(event.name) + weigh(event.attributes)
     for link in links:
         state = link.context.trace_state
@@ -164,6 +176,8 @@ _NAMES = ("severity_text", "event_name")
 
 
 def _weigh_record(record: Any) -> int:
+    check_time(record.timestamp)
+    check_time(record.observed_timestamp)
     weight = _RECORD + weigh(record.attributes) + weigh_value(record.body)
     level = record.severity_text
     if level is not None:

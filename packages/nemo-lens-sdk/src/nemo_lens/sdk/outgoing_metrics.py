@@ -173,6 +173,9 @@ def _weigh_point(point: Any) -> int:
         # Any other, be it a bool or one of numpy, some version's exporter refuses.
         if type(value) is not float and value is not None and type(value) is not int:
             raise UnsendableError
+        # Sums are floats in OTLP, whatever they are here.
+        if type(value) is int and value.bit_length() > _LARGEST_FLOAT_BITS:
+            raise UnsendableError
     weigh_value(getattr(point, "value", None))
     if not hasattr(point, "attributes"):
         return _POINT + weigh(point.filtered_attributes)

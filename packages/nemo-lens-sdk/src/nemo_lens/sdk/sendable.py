@@ -22,6 +22,8 @@ MAX_PART_CHARACTERS = 2 * 1024 * 1024
 OVERHEAD = 16
 # Characters of a name, on which the limit of attribute values has no say.
 _NAME_LIMIT = _text.DEFAULT_TEXT_LIMIT
+# Times are nanoseconds in a fixed64.
+_LATEST = 2**64 - 1
 # Attributes of ours must not be redacted twice: what was redacted is text already, and what was not was the user's
 # own span.set_attribute.
 _NO_REDACTION: tuple[str, ...] = ()
@@ -88,6 +90,17 @@ def sound_name(name: Any) -> str:
 def weigh_name(name: Any) -> int:
     """Return how many bytes such a name takes; raises ``UnsendableError``."""
     return _weigh_text(name, _NAME_LIMIT)
+
+
+def sound_time(value: Any) -> int | None:
+    """Return a time, in nanoseconds, as it can be sent. Raises what ``int`` raises."""
+    return None if value is None else min(max(int(value), 0), _LATEST)
+
+
+def check_time(value: Any) -> None:
+    """Raise ``UnsendableError`` for a time that no exporter can encode, such as one of a float."""
+    if value is not None and (type(value) is not int or not 0 <= value <= _LATEST):
+        raise UnsendableError
 
 
 def sound_scope(scope: Any) -> Any:
@@ -167,6 +180,8 @@ def weigh_value(value: Any) -> int:
     if isinstance(value, bytes):
         return len(value)
     if isinstance(value, Mapping):
+        if not all(isinstance(key, str) for key in value):
+            raise UnsendableError
         return weigh(value)
     if value is None or isinstance(value, float):
         return 0

@@ -19,3 +19,21 @@ class ExporterSession(requests.Session):
         if verify is None and self.verify is not True:
             verify = self.verify
         return super().merge_environment_settings(url, proxies, stream, verify, cert)
+
+
+class StrictSession(ExporterSession):
+    """A session to which a redirect that loses what was sent is a fault.
+
+    Newer exporters do not follow it and count the answer as a success; older ones may follow it with a GET and take
+    what it leads to, a login page for instance, for one.
+    """
+
+    def request(self, *args: Any, **options: Any) -> requests.Response:
+        """Send the request. Raises ``requests.HTTPError`` where its body was not delivered."""
+        response = super().request(*args, **options)
+        first = (*response.history, response)[0]
+        if 300 <= response.status_code < 400 or response.request.method != first.request.method:
+            raise requests.HTTPError(
+                f"the receiver redirects to another address ({first.status_code}): set the endpoint to that one"
+            )
+        return response

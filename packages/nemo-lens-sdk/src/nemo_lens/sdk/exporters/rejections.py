@@ -67,7 +67,7 @@ class Rejections:
             return exporter
         if any(os.environ.get(_CREDENTIALS.format(part)) for part in ("", f"{self._signal.upper()}_")):
             return build()  # the session has to be the provider's, and there is no public way to that
-        session = importlib.import_module(SESSION).ExporterSession()
+        session = importlib.import_module(SESSION).StrictSession()
         session.hooks["response"].append(self._read_http)
         return build(session=session)
 
