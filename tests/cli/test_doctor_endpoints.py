@@ -15,7 +15,7 @@ import grpc
 import pytest
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
 
-from support.doctor_run import doctor
+from support.doctor_run import Run, doctor
 from support.otlp_receiver import OtlpReceiver, running_receiver
 
 PROTOCOLS = ("grpc", "http/protobuf")
@@ -327,19 +327,31 @@ def test_the_file_exporter(tmp_path: Path) -> None:
     assert "NEMO_LENS_FILE_PATH" in run.findings("bad_setting")[0]["message"]
 
 
+def doctor_on_a_disk(folder: Path, total: int, free: int) -> Run:
+    """Run doctor with files on a disk that says so many bytes of itself."""
+    script = folder / "start.py"
+    script.write_text(
+        "import collections, shutil, sys\n"
+        f"shutil.disk_usage = lambda path: collections.namedtuple('usage', 'total used free')({total}, 1, {free})\n"
+        "from nemo_lens.sdk.cli import main\nsys.exit(main())\n"
+    )
+    return doctor(python=(str(script),), cwd=folder, NEMO_LENS_EXPORTER="file")
+
+
 @pytest.mark.parametrize(("free", "code", "found"), [(24 * 1024, 1, "no_space"), (50 * 1024**2, 0, "little_space")])
 def test_a_disk_without_room(tmp_path: Path, free: int, code: int, found: str) -> None:
     """Full is a problem: what is exported would be lost; nearly full is a warning. Each says what to do."""
-    script = tmp_path / "start.py"
-    script.write_text(
-        "import collections, shutil, sys\n"
-        f"shutil.disk_usage = lambda path: collections.namedtuple('usage', 'total used free')(1, 1, {free})\n"
-        "from nemo_lens.sdk.cli import main\nsys.exit(main())\n"
-    )
-    run = doctor(python=(str(script),), cwd=tmp_path, NEMO_LENS_EXPORTER="file")
+    run = doctor_on_a_disk(tmp_path, 10**12, free)
     assert (run.code, run.outcomes()) == (code, all_of("no_space" if code else "writable"))
     assert run.finding(found)["signals"] == ["traces", "metrics", "logs"]
     assert "make room, or set NEMO_LENS_FILE_PATH" in run.finding(found)["remedy"]
+
+
+def test_a_disk_that_does_not_say_its_room(tmp_path: Path) -> None:
+    """A file system that reports 0 of 0 bytes, as some of FUSE do, is not taken for full."""
+    run = doctor_on_a_disk(tmp_path, 0, 0)
+    assert (run.code, run.outcomes()) == (0, all_of("writable"))
+    assert not run.findings("little_space")
 
 
 @pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])

@@ -164,6 +164,9 @@ def test_authorities_of_requests(certificate: tuple[Path, Path], tmp_path: Path,
         run, outcome = traces(f"https://localhost:{port}", "http/protobuf", **{variable: str(other)})
         assert (run.code, outcome) == (1, "tls_certificate")
         assert f"by what {variable} names" in run.finding("tls_certificate")["message"]
+        run, outcome = traces(f"https://localhost:{port}", "http/protobuf", **{variable: str(tmp_path / "gone.pem")})
+        assert (run.code, outcome) == (1, "tls_certificate")
+        assert f"by what {variable} names: there is no" in run.finding("tls_certificate")["message"]
         trusted = {"OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE": str(certificate[0])}
         run, outcome = traces(f"https://localhost:{port}", "http/protobuf", **{variable: str(other)}, **trusted)
         assert (run.code, outcome) == (0, "arrives")

@@ -143,8 +143,8 @@ def _without_network(
 
 def _little_space(path: Path, signal: Signal, variable: str) -> list[Finding]:
     existing = next(each for each in path.parents if each.is_dir())
-    free = shutil.disk_usage(existing).free
-    if free >= _LITTLE_BYTES:
+    total, _, free = shutil.disk_usage(existing)
+    if free >= _LITTLE_BYTES or not total:  # a file system may not say, such as some of FUSE
         return []
     remedy = f"make room, or set {variable} to where there is some"
     if free < _MIB:

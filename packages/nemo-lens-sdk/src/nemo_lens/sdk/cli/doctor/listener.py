@@ -7,6 +7,7 @@ import socket
 import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from nemo_lens.sdk.cli.doctor.targets import Target
 
@@ -122,6 +123,8 @@ def _alert(fault: ssl.SSLError) -> str:
 
 
 def _distrust(target: Target, timeout_s: float, authorities: str) -> str:
+    if authorities and not Path(authorities).exists():
+        return f"there is no {authorities!r}"
     try:
         with _connected(target, True, timeout_s, _trusting(authorities)):
             return ""
