@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import http.server
-import json
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,9 +15,9 @@ from nemo_lens.api import _diagnostics
 from nemo_lens.api.config import NemoLensConfig
 from nemo_lens.sdk._compat import succeeded
 from nemo_lens.sdk.exporters import Signal, plan_exporter, rejected_of
-from support.all_signals import clean_environ
 from support.otlp_decode import Record, points_of
 from support.otlp_receiver import OtlpReceiver
+from support.said import said_by
 from support.telemetry_samples import samples
 
 _PROGRAM = Path(__file__).parent.parent / "support" / "programs" / "self_metrics.py"
@@ -36,17 +33,8 @@ def _first_time() -> None:
 
 def run(environ: Mapping[str, str]) -> tuple[Record, str]:
     """Export 3 spans, a log record and metrics, then 2 spans; return what was said, and the standard error."""
-    done = subprocess.run(
-        [sys.executable, "-W", "error", str(_PROGRAM), "healthy"],
-        env=clean_environ(environ),
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    said: Record = json.loads(done.stdout)
-    return said, done.stderr
+    (said,), errors = said_by("-W", "error", str(_PROGRAM), "healthy", environ=environ)
+    return said, errors
 
 
 def counted(receiver: OtlpReceiver) -> dict[tuple[str, str], Any]:
@@ -155,6 +143,30 @@ def test_an_answer_that_is_none_changes_nothing(kind: str, body: bytes) -> None:
         exporter.shutdown()
 
 
+@pytest.mark.parametrize("status", [301, 302, 303, 304])
+def test_a_redirect_is_no_success(status: int, caplog: pytest.LogCaptureFixture) -> None:
+    """What a receiver redirects, to a login page for instance, is lost, and the redirect is said."""
+    with answering("text/html", b"log in", status=status) as endpoint:
+        exporter = exporter_to(
+            {"OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf", "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint}
+        )
+        assert not succeeded(exporter.export(samples().traces))
+        exporter.shutdown()
+    assert f"redirects to another address ({status})" in caplog.text
+
+
+def test_a_redirect_that_delivers_is_followed_or_a_failure() -> None:
+    """A success means that the address that a receiver redirects to was given the spans."""
+    given: list[int] = []
+    with answering("", b"", status=307, given=given) as endpoint:
+        exporter = exporter_to(
+            {"OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf", "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint}
+        )
+        # Newer exporters do not follow it.
+        assert succeeded(exporter.export(samples().traces)) == (len(given) == 1)
+        exporter.shutdown()
+
+
 def test_a_session_with_credentials_is_not_replaced(otlp_receiver: OtlpReceiver, tmp_path: Path) -> None:
     """Where a credential provider of OpenTelemetry gives the session, the exports carry its header."""
     info = tmp_path / "provider-1.0.dist-info"
@@ -175,15 +187,38 @@ def test_a_session_with_credentials_is_not_replaced(otlp_receiver: OtlpReceiver,
 
 
 @contextmanager
-def answering(kind: str, body: bytes) -> Iterator[str]:
-    """Run an HTTP server that answers everything with 200 and this; give its URL."""
+def answering(kind: str, body: bytes, status: int = 200, given: list[int] | None = None) -> Iterator[str]:
+    """Run an HTTP server; give its URL.
+
+    Args:
+        kind: content type of each answer; blank for none.
+        body: of each answer.
+        status: of the answer to an export; where it redirects, all is redirected to the same page, which answers 200.
+        given: where lengths of what that page is sent are added.
+    """
 
     class Handler(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
-            self.send_response(200)
+            sent = self.rfile.read(int(self.headers["Content-Length"]))
+            if self.path != "/page":
+                self._answer(status)
+                return
+            if given is not None:
+                given.append(len(sent))
+            self._answer(200)
+
+        def do_GET(self) -> None:
+            self._answer(200)
+
+        def _answer(self, status: int) -> None:
+            self.send_response(status)
+            if 300 <= status < 400:
+                self.send_header("Location", "/page")
+            if status == 304:  # has no body
+                self.end_headers()
+                return
             if kind:
                 self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(body)))

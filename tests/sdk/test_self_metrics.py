@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,9 +12,9 @@ import pytest
 from nemo_lens.api import NemoLensConfig, semconv, setup_telemetry
 from nemo_lens.sdk.export_counts import AtomicCount, ExportCounts
 from nemo_lens.sdk.testing import RecordedTelemetry
-from support.all_signals import clean_environ
 from support.otlp_decode import Record, points_of
 from support.otlp_receiver import OtlpReceiver
+from support.said import said_by
 
 _PROGRAM = Path(__file__).parent.parent / "support" / "programs" / "self_metrics.py"
 SWITCH = "OTEL_PYTHON_SDK_INTERNAL_METRICS_ENABLED"
@@ -31,16 +28,8 @@ LOG_PROCESSOR = "nemo_lens.sdk.outlets.LogOutlet"
 
 def run(scenario: str, environ: Mapping[str, str] | None = None) -> tuple[list[Record], str]:
     """Run a scenario of the program to its end; return what it said, and its standard error."""
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-W", "ignore:This process (pid", str(_PROGRAM), scenario],
-        env=clean_environ(environ or {}),
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()], done.stderr
+    warnings = ("-W", "error", "-W", "ignore:This process (pid")
+    return said_by(*warnings, str(_PROGRAM), scenario, environ=environ or {})
 
 
 def values(read: list[list[Any]]) -> dict[str, Any]:

@@ -7,9 +7,6 @@ takes the spans and log records of reinforcement learning, and a copy of the met
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -21,9 +18,9 @@ from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-from support.all_signals import clean_environ
 from support.collector_configs import Ports, load, runnable, running_config
 from support.otlp_receiver import running_receiver
+from support.said import said_by
 from support.victoria_metrics import VictoriaMetrics
 
 TRAINING, RL, SERVING, LOSSY = "cluster-train", "cluster-rl", "cluster-serve", "cluster-lossy"
@@ -111,16 +108,7 @@ def measured_cluster(database: VictoriaMetrics, folder: Path) -> Cluster:
 
 def _run(role: str, run_id: str, rank: int | None, until: float, work_s: float, environ: Mapping[str, str]) -> Counts:
     arguments = (role, run_id, "-" if rank is None else str(rank), str(WORLD_SIZE), str(until), str(work_s))
-    done = subprocess.run(
-        [sys.executable, str(_PROGRAM), *arguments],
-        env=clean_environ(environ),
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    counts: Counts = json.loads(done.stdout)
+    (counts,), _ = said_by(str(_PROGRAM), *arguments, environ=environ)
     return counts
 
 
