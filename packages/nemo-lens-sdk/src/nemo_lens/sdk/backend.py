@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+# What the API loads at its first use is loaded here: a fork in the middle of that import, which another thread is at,
+# would leave its lock held in the child for ever.
+import difflib  # noqa: F401 - as said
 import os
 from collections.abc import Iterable, Mapping, MutableMapping
 from typing import Any
@@ -11,7 +14,7 @@ from opentelemetry.context import Context, attach, get_current
 from opentelemetry.propagators.textmap import Getter
 from opentelemetry.trace import Link, SpanContext, SpanKind
 
-from nemo_lens.api import __version__
+from nemo_lens.api import __version__, _tracing  # noqa: F401 - as said
 from nemo_lens.api._diagnostics import debug_once, nearest, warn_once
 from nemo_lens.api.attributes import clean_attributes, clean_text
 from nemo_lens.api.backend import HELPERS_SCOPE, TelemetryHandle
