@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.server
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ from nemo_lens.api import _diagnostics
 from nemo_lens.api.config import NemoLensConfig
 from nemo_lens.sdk._compat import succeeded
 from nemo_lens.sdk.exporters import Signal, plan_exporter, rejected_of
+from support.http_serving import serving
 from support.otlp_decode import Record, points_of
 from support.otlp_receiver import OtlpReceiver
 from support.said import said_by
@@ -228,10 +228,5 @@ def answering(kind: str, body: bytes, status: int = 200, given: list[int] | None
         def log_message(self, format: str, *args: Any) -> None:
             """Keep the test's output to the test."""
 
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
+    with serving(Handler) as url:
+        yield url

@@ -7,18 +7,18 @@ takes the spans and log records of reinforcement learning, and a copy of the met
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from support.collector_configs import Ports, load, runnable, running_config
+from support.http_serving import serving
 from support.otlp_receiver import running_receiver
 from support.said import said_by
 from support.victoria_metrics import VictoriaMetrics
@@ -159,10 +159,5 @@ def _refusing(database: VictoriaMetrics, copied_to: str) -> Iterator[str]:
         def log_message(self, format: str, *args: object) -> None:
             """Print nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
+    with serving(Receiver) as url:
+        yield url
